@@ -225,7 +225,7 @@ class _Graph:
         self._order: list[tuple[str, Any]] = []
         self._host = np.zeros(_LIVE_BYTES, np.uint8)
         self._used = 0
-        self._workspace: Any = None
+        self._workspaces: dict[int, Any] = {}
         self._constants: list[Any] = []
         self._outer, self._stream = self._cuda.get_current_stream(), self._cuda.Stream(non_blocking=True)
         # Each graph before the last, what runs behind it, and the ndarrays that this makes.
@@ -354,11 +354,11 @@ class _Graph:
         """Give the graph back, and let later replays raise."""
         self._graph = _Ended(why)
 
-    def workspace(self, nbytes: int) -> Any:
-        """A library's workspace that only this graph uses."""
-        if self._workspace is None:
-            self._workspace = self._pool.malloc(nbytes)
-        return self._workspace
+    def workspace(self, nbytes: int, stream: int) -> Any:
+        """A library's workspace that only this graph uses, for the launches of a stream that is recorded."""
+        if stream not in self._workspaces:
+            self._workspaces[stream] = self._pool.malloc(nbytes)
+        return self._workspaces[stream]
 
     def constant(self, make: Callable[[], Any]) -> Any:
         """An ndarray of host data, which is copied now, and kept for all replays."""

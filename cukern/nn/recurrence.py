@@ -1,178 +1,82 @@
-"""The steps of a recurrent layer along a sequence: one product and one kernel each, forward and backward.
+"""The steps of recurrent layers along a sequence: one product and one kernel each, forward and backward.
 
-What does not depend on the step before is one product over all steps: the gates by the inputs, which the caller
-computes, and the gradient of the weights. The launches of a step are prepared once; only their addresses move.
+What does not depend on the step before is one product over many steps: the gates by the inputs, of the first layer
+computed by the caller, and the gradient of the weights. The launches of a step are prepared once; only their addresses
+move. In a graph the layers of a stack run side by side: each is some steps behind the one below (a wavefront, as in
+Appleyard and others, "Optimizing performance of recurrent neural networks on GPUs", 2016).
 """
 
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
-from ..array.layout import ALIGNMENT, Layout, fresh_layout, layout
+from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
 from ..cache import Cache
-from ..device import Device
 from ..elementwise.fuse import fuse
-from ..elementwise.graph import Expr, Node, input_node, order, tracing
-from ..elementwise.plan import make_plan
-from ..elementwise.program import compact, cotangents_of
 from ..function import Function
 from ..kernel.plan import new, on, zeroed
-from ..launch.replayed import replayed
+from ..launch.replayed import forked, replayed
 from ..linear.blas import Part, Product
 from ..shape.copy import write
 from ..shape.known_views import items
 from .fused import fused_vjp
-
-#: An elementwise function of a step: the gates by the input, the gates by the state, and the arrays of the state before
-#: the step, the first of which is multiplied by the weights. It returns the arrays of the state after the step.
-Step = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], tuple[Any, ...]]
+from .linear import linear
+from .recurrent_step import Form, Launches, Step
 
 _fused: Callable[[Step], Callable[..., tuple[Array, ...]]] = functools.cache(fuse)
 
 
-class _Form(NamedTuple):
-    """What the launches of a step depend on.
+#: What is prepared, by what it depends on.
+_launches: Cache[Form, Launches] = Cache()
+
+
+class _Layer(NamedTuple):
+    """What a layer is given.
 
     Attributes:
-        batch, width, size: the rows of the arrays, the columns of all gates, and those of an array of the state.
-        states: the number of arrays of the state.
-        biased: whether the gates by the state have a bias.
+        weight_x: multiplies the outputs of the layer below, (gates * size, size); None for the lowest layer.
+        bias_x: is added to that product, if there is a bias.
+        weight, bias: of the state.
+        starts: the arrays of the state at the start.
     """
 
-    step: Step
-    device: Device
-    dtype: dtypes.DType
-    batch: int
-    width: int
-    size: int
-    states: int
-    biased: bool
+    weight_x: Array | None
+    bias_x: Array | None
+    weight: Array
+    bias: Array | None
+    starts: tuple[Array, ...]
 
-    @property
-    def gates(self) -> int:
-        """The number of gates."""
-        return self.width // self.size
+    @classmethod
+    def grouped(cls, flat: Sequence[Any], states: int) -> list[_Layer]:
+        """The layers of all their arrays in sequence."""
+        count = len(cls._fields) - 1 + states
+        groups = [flat[i : i + count] for i in range(0, len(flat), count)]
+        return [cls(x, bias_x, w, bias, tuple(starts)) for x, bias_x, w, bias, *starts in groups]
 
-    @property
-    def parts(self) -> int:
-        """What a step reads besides the state: the gates by the input, those by the state, and the bias of these."""
-        return self.gates * (2 + self.biased)
-
-    def after(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """The state after a step, from all that it reads."""
-        n = self.gates
-        of_h = values[n : 2 * n]
-        if self.biased:
-            of_h = [one + bias for one, bias in zip(of_h, values[2 * n : 3 * n], strict=True)]
-        return self.step(values[:n], of_h, values[self.parts :])
+    def flat(self) -> list[Array | None]:
+        """All arrays in sequence."""
+        return [*self[:-1], *self.starts]
 
 
-class _Kernel:
-    """The launch of a program on operands in memory of given layouts.
-
-    Args:
-        name: the kernel's.
-        roots: what it computes from inputs.
-        inputs: their layouts; it reads those on which the roots depend.
-        outs: the layouts of the results.
-    """
-
-    def __init__(
-        self, name: str, roots: Sequence[Node], inputs: Sequence[Layout], outs: Sequence[Layout]
-    ) -> None:
-        device = inputs[0].device
-        program, used, _ = compact(name, roots)
-        self._chosen = operator.itemgetter(*used, *range(len(inputs), len(inputs) + len(outs)))
-        self._launch = make_plan(program, device, [inputs[k] for k in used], outs).launch
-        self._operand = device.backend.operand if device.addressable else None
-
-    def __call__(self, *values: Any) -> None:
-        """Launch for inputs and results: addresses on a GPU, ndarrays on the host."""
-        chosen = self._chosen(values)
-        assert self._launch is not None
-        self._launch(*(chosen if self._operand is None else map(self._operand, chosen)))
-
-
-class _Launches:
-    """The launches of a step.
-
-    Attributes:
-        forward: the kernel, from all that a step reads to the state after it.
-        direct: the arrays of the state that it reads, besides the product with the first of them.
-        backward: its derivative. After what the step reads come the cotangents of the output, of the first array by the
-            product of the step after, and of the arrays that are ``direct``. It writes the cotangents of the gates by
-            the input, of those by the state unless they are ``shared``, and of the arrays that are ``direct``.
-        shared: whether the gates by the input and by the state have the same cotangents.
-        product: the gates by the state; ``back`` multiplies the cotangents of these by the weights.
-    """
-
-    def __init__(self, form: _Form) -> None:
-        device, dtype, batch, gates = form.device, form.dtype, form.batch, form.gates
-        wide, narrow, item = (n * dtype.itemsize for n in (form.width, form.size, 1))
-        shape, aligned = (batch, form.size), narrow % ALIGNMENT == 0
-        gate, state = (layout(device, dtype, shape, (step, item), aligned) for step in (wide, narrow))
-        bias = layout(device, dtype, shape[1:], (item,), aligned)
-        inputs = [*[gate] * 2 * gates, *[bias] * (form.parts - 2 * gates), *[state] * form.states]
-        nodes = [input_node(i, dtype) for i in range(len(inputs) + 2 + form.states)]
-        outputs = _traced(form, [Expr(node, shape) for node in nodes[: len(inputs)]])
-        name = form.step.__name__.strip("_")
-        self.forward = _Kernel(name, outputs, inputs, [state] * form.states)
-
-        of_state, read = nodes[form.parts : len(inputs)], set(order(outputs))
-        self.direct = [i for i, node in enumerate(of_state) if node in read]
-        states = [state] * len(self.direct)
-        output, by_product, *carried = map(Expr, nodes[len(inputs) : len(inputs) + 2 + len(states)])
-        terms: list[list[Expr]] = [[output, by_product], *[[] for _ in of_state[1:]]]
-        for i, one in zip(self.direct, carried, strict=True):
-            terms[i].append(one)
-        seeds = [functools.reduce(operator.add, one).node for one in terms]
-        wanted = nodes[: 2 * gates] + [of_state[i] for i in self.direct]
-        found = cotangents_of(outputs, seeds, wanted)
-        self.shared = found[:gates] == found[gates : 2 * gates]
-        roots = found[gates:] if self.shared else found
-        results = [*[gate] * (len(roots) - len(states)), *states]
-        self.backward = _Kernel(f"{name}_vjp", roots, [*inputs, state, state, *states], results)
-
-        whole = fresh_layout(device, dtype, (batch, form.width))
-        weight = fresh_layout(device, dtype, (form.width, form.size))
-        self.product = Product(Part(state), Part(weight, operator.attrgetter("T")), Part(whole))
-        self.back = Product(Part(whole), Part(weight), Part(state))
-
-
-def _traced(form: _Form, symbols: Sequence[Expr]) -> list[Node]:
-    """What a step computes of symbols."""
-    with tracing(form.step.__name__):
-        return [one.node for one in form.after(symbols)]
-
-
-_launches: Cache[_Form, _Launches] = Cache()
+#: The launches of some steps of a layer.
+_Steps: TypeAlias = "Callable[[Sequence[int]], None]"
 
 
 class _Sequence:
-    """The steps of a call, on memory in C order, which tapes do not record."""
+    """The steps of a layer in a call, on memory in C order, which tapes do not record."""
 
-    def __init__(
-        self,
-        step: Step,
-        backwards: bool,
-        of_x: Array,
-        weight: Array,
-        bias: Array | None,
-        states: int,
-    ) -> None:
+    def __init__(self, step: Step, backwards: bool, of_x: Array, layer: _Layer) -> None:
         count, batch, width = of_x.shape
-        self.form = _Form(
-            step, of_x.device, of_x.dtype, batch, width, weight.shape[1], states, bias is not None
-        )
-        self.launches = _launches.get(self.form) or _launches.keep(self.form, _Launches(self.form))
-        self.count, self.of_x, self.weight, self.bias = count, of_x, weight, bias
+        states, size = len(layer.starts), layer.weight.shape[1]
+        self.form = Form(step, of_x.device, of_x.dtype, batch, width, size, states, layer.bias is not None)
+        self.launches = _launches.get(self.form) or _launches.keep(self.form, Launches(self.form))
+        self.count, self.of_x, self.layer = count, of_x, layer
         self.order = range(count)[:: -1 if backwards else 1]
         #: Where the state before and after step t is, among those of all steps and the start.
         self.before, self.after = (1, 0) if backwards else (0, 1)
@@ -197,71 +101,220 @@ class _Sequence:
         own = x._planned()
         return range(x._operand, x._operand + own.nbytes, own.nbytes // len(x))
 
-    def _run(self, what: str, launches: Callable[[], None], *arrays: Array) -> None:
-        """Make the launches of all steps, which read and write these arrays and those of the call alone."""
-        given = [one for one in (self.of_x, self.weight, self.bias, *arrays) if one is not None]
-        addresses = [one._planned() and one._operand for one in given]
-        replayed(self.form.device, (what, self.form, self.count, self.before, *addresses), launches)
-
     def _read(
         self, states: Sequence[Array], of_h: Array
     ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
         """All that each step reads, and the state at each of the steps and at the start."""
         own = [*zip(*map(self._items, states), strict=True)]
-        bias = [] if self.bias is None else self._split(ops.expand_dims(self.bias, 0))[0]
+        bias = [] if self.layer.bias is None else self._split(ops.expand_dims(self.layer.bias, 0))[0]
         of_x, gates = self._split(self.of_x), self._split(of_h)
         gates = gates if len(gates) == self.count else gates * self.count
         return [(*of_x[t], *gates[t], *bias, *own[t + self.before]) for t in range(self.count)], own
 
-    def forward(self, starts: Sequence[Array], keep: bool) -> tuple[list[Array], Array]:
-        """The state before the first step and after all steps, and the gates by the state, of all steps to keep."""
-        form, launches = self.form, self.launches
-        states = [self.empty(self.count + 1, form.batch, form.size) for _ in starts]
-        of_h = self.empty(self.count if keep else 1, form.batch, form.width)
-        for one, start in zip(states, starts, strict=True):
+    def forward(self, keep: bool) -> tuple[list[Array], Array]:
+        """Memory for the state before the first step and after all, and for the gates by it, of all steps to keep."""
+        form = self.form
+        states = [self.empty(self.count + 1, form.batch, form.size) for _ in self.layer.starts]
+        for one, start in zip(states, self.layer.starts, strict=True):
             write(form.device, one._data[self.before * self.count], start._data)
+        return states, self.empty(self.count if keep else 1, form.batch, form.width)
 
-        def steps() -> None:
-            rows, gates = items(states[0]), items(of_h)
-            read, own = self._read(states, of_h)
-            for t in self.order:
-                launches.product(rows[t + self.before], self.weight, gates[t % len(gates)])
+    def forward_steps(self, states: Sequence[Array], of_h: Array) -> _Steps:
+        """The launches on this memory."""
+        launches, rows, gates = self.launches, items(states[0]), items(of_h)
+        read, own = self._read(states, of_h)
+
+        def steps(times: Sequence[int]) -> None:
+            for t in times:
+                launches.product(rows[t + self.before], self.layer.weight, gates[t % len(gates)])
                 launches.forward(*read[t], *own[t + self.after])
 
-        self._run(f"forward {keep}", steps, *states, of_h)
-        return states, of_h
+        return steps
+
+
+class _Backward:
+    """The derivative of a layer's steps, on memory in C order.
+
+    Args:
+        sequence: the steps.
+        states, of_h: what :meth:`_Sequence.forward` gave.
+        outputs_d, ends_d: the cotangents of its results.
+
+    Attributes:
+        of_x_d, of_h_d: the cotangents of the gates by the input and by the state.
+    """
+
+    def __init__(
+        self,
+        sequence: _Sequence,
+        states: Sequence[Array],
+        of_h: Array,
+        outputs_d: Array,
+        ends_d: Sequence[Array],
+    ) -> None:
+        self.sequence, self.states, self.of_h, self.outputs_d = sequence, states, of_h, outputs_d
+        form, launches = sequence.form, sequence.launches
+        shape = sequence.count, form.batch, form.width
+        self.of_x_d = sequence.empty(*shape)
+        self.of_h_d = self.of_x_d if launches.shared else sequence.empty(*shape)
+        # The cotangents of the state: the first array's by the product, and what kernels read and write by turns.
+        self._by_product = ops.expand_dims(ends_d[0], 0).copy()
+        self._turns = [sequence.empty(2, form.batch, form.size) for _ in launches.direct]
+        for i, one in zip(launches.direct, self._turns, strict=True):
+            write(form.device, one._data[1], ends_d[i]._data if i else zeroed(ends_d[0]._planned())._data)
+
+    def arrays(self) -> list[Array]:
+        """What the launches read and write."""
+        return [
+            *self.states,
+            self.of_h,
+            self.outputs_d,
+            self.of_x_d,
+            self.of_h_d,
+            self._by_product,
+            *self._turns,
+        ]
+
+    def steps(self) -> _Steps:
+        """The launches."""
+        own, launches = self.sequence, self.sequence.launches
+        (read, _), above = own._read(self.states, self.of_h), own._items(self.outputs_d)
+        gates_d, written = items(self.of_h_d), own._split(self.of_x_d)
+        if not launches.shared:
+            written = [[*x, *h] for x, h in zip(written, own._split(self.of_h_d), strict=True)]
+        (product,), (total,) = own._items(self._by_product), items(self._by_product)
+        turns: list[Any] = [*zip(*map(own._items, self._turns), strict=True)] or [(), ()]
+
+        def steps(times: Sequence[int]) -> None:
+            for t in times:
+                written_to, read_from = turns
+                launches.backward(*read[t], above[t], product, *read_from, *written[t], *written_to)
+                launches.back(gates_d[t], own.layer.weight, total)
+                turns.reverse()
+
+        return steps
+
+    def starts_d(self) -> list[Array]:
+        """The cotangents of the start, after all steps."""
+        own = self.sequence
+        last = {i: one[(own.count - 1) % 2] for i, one in zip(own.launches.direct, self._turns, strict=True)}
+        (total,) = items(self._by_product)
+        first = ops.add(total, last[0]) if 0 in last else total
+        return [first, *(last[i] for i in range(1, own.form.states))]
+
+    def gradients(self, below: Array | None, needs: Sequence[bool]) -> list[Array | None]:
+        """The cotangents of all that the layer is given, from the outputs of the layer below."""
+        own = self.sequence
+        of_x_d, of_h_d = (ops.reshape(one, (-1, own.form.width)) for one in (self.of_x_d, self.of_h_d))
+        before = self.states[0][own.before : own.count + own.before]
+
+        def of_weight(rows: Array, factor: Array) -> Array:
+            return ops.matmul(ops.permute_dims(rows, (1, 0)), ops.reshape(factor, (-1, factor.shape[-1])))
+
+        return [
+            of_weight(of_x_d, below) if needs[0] and below is not None else None,
+            ops.sum(of_x_d, axis=0) if needs[1] else None,
+            of_weight(of_h_d, before) if needs[2] else None,
+            ops.sum(of_h_d, axis=0) if needs[3] else None,
+            *self.starts_d(),
+        ]
+
+
+#: The steps that a layer is behind the one below: one part of so many of the sequence, but as many as this at least.
+_PARTS, _FEWEST = 16, 8
+
+
+class _Stack:
+    """Layers along a sequence, each but the lowest on the outputs of the one below."""
+
+    def __init__(self, step: Step, backwards: bool, of_x: Sequence[Array], layers: Sequence[_Layer]) -> None:
+        self.device, self.count = of_x[0].device, len(of_x[0])
+        self.sequences = [_Sequence(step, backwards, *one) for one in zip(of_x, layers, strict=True)]
+
+    def _parts(self) -> list[Sequence[int]]:
+        """The steps in their order, in parts that the layers run side by side."""
+        order, single = self.sequences[0].order, len(self.sequences) == 1
+        length = self.count if single else max(_FEWEST, -(-self.count // _PARTS))
+        return [order[i : i + length] for i in range(0, self.count, length)]
+
+    def _run(self, what: Any, launches: Callable[[], None], arrays: Sequence[Array]) -> None:
+        """Make the launches of all steps, which read and write these arrays and those of the call alone."""
+        given = [
+            *arrays,
+            *(x for one in self.sequences for x in (one.of_x, *one.layer[:-1]) if x is not None),
+        ]
+        addresses = [one._planned() and one._operand for one in given]
+        forms = [(one.form, one.before) for one in self.sequences]
+        replayed(self.device, (what, self.count, *forms, *addresses), launches)
+
+    def forward(self, keep: bool) -> list[tuple[list[Array], Array]]:
+        """What :meth:`_Sequence.forward` gives for each layer, after all steps."""
+        found = [one.forward(keep) for one in self.sequences]
+
+        def launches() -> None:
+            steps = [one.forward_steps(*memory) for one, memory in zip(self.sequences, found, strict=True)]
+            with forked(self.device, len(steps)) as branches:
+                for times in self._parts():
+                    for i, one in enumerate(self.sequences):
+                        if i:
+                            branches[i].follow(branches[i - 1])
+                        with branches[i]:
+                            if i:
+                                outputs = found[i - 1][0][0][one.after :]
+                                assert one.layer.weight_x is not None
+                                transposed = ops.permute_dims(one.layer.weight_x, (1, 0))
+                                _multiply(outputs, times, transposed, one.of_x, one.layer.bias_x is not None)
+                            steps[i](times)
+
+        arrays = [x for states, of_h in found for x in (*states, of_h)]
+        self._run(f"forward {keep}", launches, arrays)
+        return found
 
     def backward(
-        self, states: Sequence[Array], of_h: Array, outputs_d: Array, ends_d: Sequence[Array]
-    ) -> tuple[Array, Array, list[Array]]:
-        """The cotangents of the gates by the inputs and by the state, and of the start, from those of the results."""
-        form, launches = self.form, self.launches
-        shape = self.count, form.batch, form.width
-        of_x_d = self.empty(*shape)
-        of_h_d = of_x_d if launches.shared else self.empty(*shape)
-        # The cotangents of the state: the first array's by the product, and what kernels read and write by turns.
-        by_product = ops.expand_dims(ends_d[0], 0).copy()
-        turns = [self.empty(2, form.batch, form.size) for _ in launches.direct]
-        for i, one in zip(launches.direct, turns, strict=True):
-            write(form.device, one._data[1], ends_d[i]._data if i else zeroed(ends_d[0]._planned())._data)
-        (total,) = items(by_product)
+        self,
+        found: Sequence[tuple[Sequence[Array], Array]],
+        outputs_d: Array,
+        ends_d: Sequence[Sequence[Array]],
+    ) -> list[_Backward]:
+        """The derivative of each layer, after all steps."""
+        made: list[_Backward] = []
+        for i, (one, memory) in enumerate(zip(self.sequences, found, strict=True)):
+            highest = i == len(found) - 1
+            above = outputs_d if highest else one.empty(self.count, one.form.batch, one.form.size)
+            made.append(_Backward(one, *memory, above, ends_d[i]))
 
-        def steps() -> None:
-            (read, _), above, gates_d = self._read(states, of_h), self._items(outputs_d), items(of_h_d)
-            written = self._split(of_x_d)
-            if not launches.shared:
-                written = [[*x, *h] for x, h in zip(written, self._split(of_h_d), strict=True)]
-            (product,) = self._items(by_product)
-            written_to, read_from = zip(*map(self._items, turns), strict=True) if turns else ((), ())
-            for t in reversed(self.order):
-                launches.backward(*read[t], above[t], product, *read_from, *written[t], *written_to)
-                launches.back(gates_d[t], self.weight, total)
-                read_from, written_to = written_to, read_from
+        def launches() -> None:
+            steps = [one.steps() for one in made]
+            with forked(self.device, len(made)) as branches:
+                for times in reversed(self._parts()):
+                    for k, i in enumerate(reversed(range(len(made)))):
+                        if k:
+                            branches[k].follow(branches[k - 1])
+                        with branches[k]:
+                            if k:
+                                weight = self.sequences[i + 1].layer.weight_x
+                                assert weight is not None
+                                _multiply(made[i + 1].of_x_d, times, weight, made[i].outputs_d, False)
+                            steps[i](times[::-1])
 
-        self._run("backward", steps, *states, of_h, outputs_d, of_x_d, of_h_d, by_product, *turns)
-        last = {i: one[(self.count - 1) % 2] for i, one in zip(launches.direct, turns, strict=True)}
-        starts_d = [ops.add(total, last[0]) if 0 in last else total]
-        return of_x_d, of_h_d, starts_d + [last[i] for i in range(1, form.states)]
+        self._run("backward", launches, [x for one in made for x in one.arrays()])
+        return made
+
+
+def _multiply(x: Array, times: Sequence[int], weight: Array, out: Array, plus: bool) -> None:
+    """Write the products of some items of ``x`` and ``weight`` to those of ``out``, or add them to these."""
+    some = slice(min(times), max(times) + 1)
+    rows, to = (ops.reshape(one[some], (-1, one.shape[-1])) for one in (x, out))
+    key = (rows._planned(), weight._planned(), to._planned(), plus)
+    product = _products.get(key)
+    if product is None:
+        parts = map(Part, key[:3])
+        product = _products.keep(key, Product(next(parts), next(parts), next(parts), add=plus))
+    product(rows, weight, to)
+
+
+#: By the layouts of the factors and of the result, and whether it is added to.
+_products: Cache[Any, Product] = Cache()
 
 
 def reference(
@@ -278,49 +331,73 @@ def reference(
     return ops.stack(outputs[::-1] if backwards else outputs), *state
 
 
+def _composed(
+    step: Step, backwards: bool, states: int, of_x: Array, *flat: Array | None
+) -> tuple[Array, ...]:
+    """The outputs of the highest layer and the ends of all, one layer after the other."""
+    outputs, ends = of_x, []
+    for i, one in enumerate(_Layer.grouped(flat, states)):
+        if i:
+            assert one.weight_x is not None
+            outputs = linear(outputs, one.weight_x, one.bias_x)
+        outputs, *end = reference(step, backwards, outputs, one.weight, one.bias, *one.starts)
+        ends += end
+    return outputs, *ends
+
+
 class _Recurrence(Function):
     _only_reads = True
 
     @staticmethod
     def forward(
-        ctx: Any, step: Step, backwards: bool, of_x: Array, weight: Array, bias: Array | None, *starts: Array
+        ctx: Any, step: Step, backwards: bool, states: int, of_x: Array, *flat: Array | None
     ) -> tuple[Array, ...]:
         keep = any(ctx.needs_input_grad)
         with on(of_x.device):
-            sequence = _Sequence(step, backwards, of_x, weight, bias, len(starts))
-            states, of_h = sequence.forward(starts, keep)
-        ctx.call = step, backwards
+            layers = _Layer.grouped(flat, states)
+            # The products with the outputs of the layer below are added to the bias.
+            inner = [_filled(one.bias_x, of_x._planned()) for one in layers[1:]]
+            stack = _Stack(step, backwards, [of_x, *inner], layers)
+            found = stack.forward(keep)
+        ctx.call = step, backwards, states
         if keep:
-            ctx.save_for_backward(of_x, weight, bias, *starts, *states, of_h)
+            memory = [x for own, of_h in found for x in (*own, of_h)]
+            ctx.save_for_backward(of_x, *flat, *inner, *memory)
         # Views of the saved states that share their storage, so that writes to them are noticed.
-        end = sequence.after * sequence.count
-        outputs = states[0][sequence.after : sequence.count + sequence.after]
-        return outputs, *(one[end].copy() for one in states)
+        one = stack.sequences[-1]
+        end = one.after * one.count
+        outputs = found[-1][0][0][one.after : one.count + one.after]
+        return outputs, *(x[end].copy() for own, _ in found for x in own)
 
     @staticmethod
     def backward(ctx: Any, outputs_d: Array, *ends_d: Array) -> tuple[Array | None, ...]:
-        step, backwards = ctx.call
-        count = len(ends_d)
-        of_x, weight, bias, *others, of_h = ctx.saved_arrays
-        starts, states = others[:count], others[count:]
-        needs = ctx.needs_input_grad[2:]
+        step, backwards, states = ctx.call
+        count, each = len(ends_d) // states, len(_Layer._fields) - 1 + states
+        of_x, *others = ctx.saved_arrays
+        flat, others = others[: each * count], others[each * count :]
+        inner, memory = others[: count - 1], others[count - 1 :]
+        needs = ctx.needs_input_grad[3:]
 
         def kernels() -> list[Array | None]:
             with on(of_x.device), tape.stop_recording():
-                sequence = _Sequence(step, backwards, of_x, weight, bias, count)
+                layers = _Layer.grouped(flat, states)
+                stack = _Stack(step, backwards, [of_x, *inner], layers)
+                found = [
+                    (memory[i : i + states], memory[i + states]) for i in range(0, len(memory), states + 1)
+                ]
                 ends = [one.contiguous() for one in ends_d]
-                found = sequence.backward(states, of_h, _packed(outputs_d), ends)
-                of_x_d, of_h_d, starts_d = found
-                rows = ops.reshape(of_h_d, (-1, sequence.form.width))
-                before = states[0][sequence.before : sequence.count + sequence.before]
-                before = ops.reshape(before, (-1, sequence.form.size))
-                weight_d = ops.matmul(ops.permute_dims(rows, (1, 0)), before) if needs[1] else None
-                bias_d = ops.sum(rows, axis=0) if needs[2] else None
-            return [of_x_d, weight_d, bias_d, *starts_d]
+                made = stack.backward(
+                    found, _packed(outputs_d), [ends[i : i + states] for i in range(0, len(ends), states)]
+                )
+                result: list[Array | None] = [made[0].of_x_d]
+                for i, one in enumerate(made):
+                    own = one.sequence
+                    below = found[i - 1][0][0][own.after : own.count + own.after] if i else None
+                    result += one.gradients(below, needs[1 + i * each :])
+            return result
 
-        composed = functools.partial(reference, step, backwards)
-        primals = [of_x, weight, bias, *starts]
-        return None, None, *fused_vjp(kernels, composed, primals, (outputs_d, *ends_d), needs)
+        composed = functools.partial(_composed, step, backwards, states)
+        return None, None, None, *fused_vjp(kernels, composed, [of_x, *flat], (outputs_d, *ends_d), needs)
 
 
 def recurrence(
@@ -339,16 +416,41 @@ def recurrence(
     Returns:
         The first array of the state after each step, (steps, batch, size), and all arrays after the last one.
     """
-    given = [of_x, weight, *([] if bias is None else [bias]), *starts]
-    dtype = dtypes.result_type(*(one.dtype for one in given))
-    of_x, weight, *others = (ops.astype(one, dtype, copy=False) for one in given)
-    if not of_x.size:
-        outputs, *ends = reference(step, backwards, of_x, weight, bias, *starts)
-        return outputs, tuple(ends)
-    bias = None if bias is None else _packed(others.pop(0))
-    of_x, weight, *starts = (_packed(one) for one in (of_x, weight, *others))
-    outputs, *ends = _Recurrence.apply(step, backwards, of_x, weight, bias, *starts)
-    return outputs, tuple(ends)
+    outputs, (end,) = stacked(step, backwards, of_x, [(None, None, weight, bias, starts)])
+    return outputs, end
+
+
+def stacked(
+    step: Step,
+    backwards: bool,
+    of_x: Array,
+    layers: Sequence[tuple[Array | None, Array | None, Array, Array | None, Sequence[Array]]],
+) -> tuple[Array, list[tuple[Array, ...]]]:
+    """:func:`recurrence` of layers of one size, each but the first on the outputs of the one before.
+
+    Args:
+        step, backwards, of_x: those of :func:`recurrence`; the gates of the first layer.
+        layers: for each the weight and the bias of its inputs, which the first one does not have, then ``weight``,
+            ``bias`` and ``starts`` of :func:`recurrence`.
+
+    Returns:
+        The outputs of the last layer, and the state of each after the last step.
+    """
+    states = len(layers[0][-1])
+    given = [of_x, *(x for *own, starts in layers for x in (*own, *starts))]
+    dtype = dtypes.result_type(*(x.dtype for x in given if x is not None))
+    flat: list[Any] = [None if x is None else ops.astype(x, dtype, copy=False) for x in given]
+    if of_x.size:
+        flat = [None if x is None else _packed(x) for x in flat]
+        outputs, *ends = _Recurrence.apply(step, backwards, states, *flat)
+    else:
+        outputs, *ends = _composed(step, backwards, states, *flat)
+    return outputs, [tuple(ends[i : i + states]) for i in range(0, len(ends), states)]
+
+
+def _filled(row: Array | None, own: Layout) -> Array:
+    """New memory of a layout, with ``row`` in its rows if that is given."""
+    return new([own])[0] if row is None else ops.broadcast_to(row, own.shape).copy()
 
 
 def _packed(x: Array) -> Array:

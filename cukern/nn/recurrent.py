@@ -15,7 +15,7 @@ from .dropout import dropout, require_probability, stream
 from .fused import common_dtype, require_sizes
 from .linear import linear
 from .module import Module, Parameter
-from .recurrence import recurrence
+from .recurrence import recurrence, stacked
 
 State = tuple[Array, ...]
 
@@ -93,9 +93,27 @@ class _Recurrent(Module):
         if not steps:
             raise ValueError(f"{name}: x: expected one step or more, got shape {x.shape}")
         starts = self._starts(x, batch, state)
-        indices = iter(range(len(starts)))
-        ends: list[State] = []
         x = ops.swapaxes(x, 0, 1) if self.batch_first else x
+        dropped = self.training and self._stream is not None
+        if not (x.device.addressable or self.bidirectional or dropped) and self.layers > 1:
+            x, ends = self._side_by_side(x, starts)
+        else:
+            x, ends = self._one_by_one(x, starts)
+        x = ops.swapaxes(x, 0, 1) if self.batch_first else x
+        return x, tuple(ops.stack(list(one)) for one in zip(*ends, strict=True))
+
+    def _side_by_side(self, x: Array, starts: Sequence[State]) -> tuple[Array, list[State]]:
+        """The outputs, and the last states of all layers, of which a GPU runs several at a time."""
+        layers = []
+        for i, start in enumerate(starts):
+            of_x, bias, of_h, bias_h = self._parameters(f"_l{i}")
+            layers.append((of_x if i else None, bias if i else None, of_h, bias_h, start))
+        of_x, bias, *_ = self._parameters("_l0")
+        return stacked(type(self)._step, False, linear(x, of_x, bias), layers)
+
+    def _one_by_one(self, x: Array, starts: Sequence[State]) -> tuple[Array, list[State]]:
+        """The outputs, and the last states of all layers and directions."""
+        indices, ends = iter(range(len(starts))), []
         for layer in range(self.layers):
             if layer and self.training and self._stream is not None:
                 self._stream.device = x.device
@@ -106,8 +124,7 @@ class _Recurrent(Module):
                 directions.append(outputs)
                 ends.append(end)
             x = directions[0] if len(directions) == 1 else ops.concat(directions, axis=-1)
-        x = ops.swapaxes(x, 0, 1) if self.batch_first else x
-        return x, tuple(ops.stack(list(one)) for one in zip(*ends, strict=True))
+        return x, ends
 
     def _starts(self, x: Array, batch: int, state: Sequence[Array] | None) -> list[State]:
         """The state that each layer and direction starts from."""
@@ -125,10 +142,15 @@ class _Recurrent(Module):
                 )
         return list(zip(*(ops.unstack(one) for one in state), strict=True))
 
+    def _parameters(self, suffix: str) -> tuple[Array, Array | None, Array, Array | None]:
+        """The weight and the bias of the inputs, and those of the state."""
+        kinds = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
+        of_x, bias, of_h, bias_h = (getattr(self, kind + suffix, None) for kind in kinds)
+        return of_x, bias, of_h, bias_h  # type: ignore[return-value]
+
     def _along(self, x: Array, suffix: str, state: State) -> tuple[Array, State]:
         """The outputs and the last state of one layer in one direction."""
-        of_x, of_h = (getattr(self, kind + suffix) for kind in ("weight_ih", "weight_hh"))
-        bias, bias_h = (getattr(self, kind + suffix, None) for kind in ("bias_ih", "bias_hh"))
+        of_x, bias, of_h, bias_h = self._parameters(suffix)
         backwards = suffix.endswith("_reverse")
         # One product for the inputs of all steps.
         return recurrence(type(self)._step, backwards, linear(x, of_x, bias), of_h, bias_h, state)

@@ -11,7 +11,7 @@ from nn_support import close, random, sized
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.recurrence import recurrence, reference
+from cukern.nn.recurrence import recurrence, reference, stacked
 from cukern.nn.recurrent import _gru_step, _lstm_step
 from cukern.testing import gradcheck
 
@@ -158,6 +158,69 @@ def test_kernels_and_composition(
             assert one.shape == other.shape and one.dtype == other.dtype
             one, other = (x.astype("float32").numpy() for x in (one, other))
             assert np.abs(one - other).max() <= tolerance * max(1, np.abs(other).max())
+
+
+@pytest.mark.parametrize(
+    ("step", "gates", "states", "biased", "dtype", "tolerance"),
+    [(_lstm_step, 4, 2, True, "float32", 1e-5), (_gru_step, 3, 1, False, "bfloat16", 0.1)],
+    ids=["lstm", "gru"],
+)
+def test_layers_side_by_side(
+    device: ck.Device, step: Any, gates: int, states: int, biased: bool, dtype: str, tolerance: float
+) -> None:
+    # Three layers of 20 steps, which are run in parts of 8, 8 and 4; a graph replays them from the third time on.
+    steps, batch, size = 20, 2, 8
+    weight, bias = (gates * size, size), (gates * size,)
+    shapes: list[tuple[int, ...]] = [(steps, batch, gates * size)]
+    for layer in range(3):
+        shapes += [weight] * (layer > 0) + [bias] * (layer > 0 and biased) + [weight] + [bias] * biased
+        shapes += [(batch, size)] * states
+    given = [0.5 * random(i, shape, dtype) for i, shape in enumerate(shapes)]
+
+    def grouped(values: Any) -> tuple[Any, list[Any]]:
+        of_x, *rest = values
+        layers, rest = [], iter(rest)
+        for layer in range(3):
+            of_layer = (next(rest) if layer else None, next(rest) if layer and biased else None)
+            own = (next(rest), next(rest) if biased else None, [next(rest) for _ in range(states)])
+            layers.append((*of_layer, *own))
+        return of_x, layers
+
+    found, wanted = [], []
+    for results, together in ((found, True), (found, True), (found, True), (wanted, False)):
+        results.clear()
+        with ck.Tape() as tape:
+            tape.watch(*given)
+            of_x, layers = grouped(given)
+            if together:
+                outputs, ends = stacked(step, False, of_x, layers)
+            else:
+                outputs, ends = of_x, []
+                for of_weight, of_bias, *own, starts in layers:
+                    if of_weight is not None:
+                        outputs = nn.linear(outputs, of_weight, of_bias)
+                    outputs, end = recurrence(step, False, outputs, *own, starts)
+                    ends.append(end)
+            loss = outputs.sum() + sum((2 * one * one).sum() for end in ends for one in end)
+        results += [outputs, *(one for end in ends for one in end), *tape.gradient(loss, given)]
+    assert len(found) == len(wanted) == 1 + 3 * states + len(shapes)
+    for one, other in zip(found, wanted, strict=True):
+        assert one.shape == other.shape and one.dtype == other.dtype
+        one, other = (x.astype("float32").numpy() for x in (one, other))
+        assert np.abs(other).max() > 0
+        assert np.abs(one - other).max() <= tolerance * max(1, np.abs(other).max())
+
+
+def test_derivatives_of_layers_side_by_side(device: ck.Device) -> None:
+    shapes = [(9, 1, 6), (6, 2), (6,), (1, 2), (6, 2), (6,), (6, 2), (6,), (1, 2)]
+    given = [random(i, shape) for i, shape in enumerate(shapes)]
+
+    def outputs(of_x: Any, *rest: Any) -> Any:
+        layers = [(None, None, *rest[:2], [rest[2]]), (*rest[3:7], [rest[7]])]
+        return stacked(_gru_step, False, of_x, layers)[0][-1]
+
+    assert gradcheck(outputs, given)
+    assert gradcheck(outputs, given, order=2)
 
 
 def test_outputs_written_before_the_backward(device: ck.Device) -> None:

@@ -113,7 +113,7 @@ def _ready(cupy: Any, small: bool) -> tuple[Any, ctypes.c_void_p]:
 def workspace(cupy: Any, recorder: Any, index: int, stream: int) -> Any:
     """:data:`WORKSPACE` bytes for this thread's products on a stream of a device, or for those of a capture."""
     if recorder is not None:
-        return recorder.workspace(WORKSPACE)
+        return recorder.workspace(WORKSPACE, stream)
     memory = _thread.workspaces.get((index, stream))
     if memory is None:
         memory = _thread.workspaces[index, stream] = cupy.cuda.alloc(WORKSPACE)

@@ -50,6 +50,35 @@ def test_bands_are_loaded_once_for_all_taps(device: ck.Device, number: int, halv
     assert kinds == [number != 2, True]  # a convolution by several pixels has no bands
 
 
+@pytest.mark.parametrize(
+    ("width", "halves", "last"),
+    [
+        (70, 2, True),
+        (64, 2, False),
+        *(
+            pytest.param(*one, marks=pytest.mark.thorough)
+            for one in ((64, 1, True), (63, 2, True), (130, 1, True))
+        ),
+    ],
+)
+def test_halves_of_rows_of_their_own(device: ck.Device, width: int, halves: int, last: bool) -> None:
+    """Rows that are longer than 64 pixels with their halo, of an odd number, and segments of longer ones."""
+    case = ((1, 72, 3, width), (24, 72, 3, 3), {"padding": 1})
+    used = checked(("tma bands", "portable"), case, last, halves=halves, apart=True)
+    assert all(isinstance(one, Bands) and one.apart and one.halves == halves for one in used)
+    assert len(used) == 2
+
+
+def test_rows_that_fill_halves() -> None:
+    """Of 64 pixels none is wasted; shorter rows follow each other."""
+    chosen = {}
+    for width in (64, 32, 256):
+        problem = problem_of((32, 128, 64, width))
+        best = min(Bands.configs(problem, STAND_IN), key=lambda one: one.cost(problem, STAND_IN))
+        chosen[width] = best.apart, best.band
+    assert chosen == {64: (True, 2), 32: (False, 3), 256: (True, 2)}
+
+
 def problem_of(x: tuple[int, ...], strides: tuple[int, ...] | None = None, **windows: Any) -> Convolution:
     """One of bfloat16 with channels last, with 64 filters of 3 x 3."""
     device = ck.Device("host")

@@ -138,6 +138,7 @@ _BAND_SIZES = Params(
     base_y="int",
     base_x="int",
     rows="int",
+    segments="int",
 )
 
 
@@ -148,7 +149,9 @@ class Bands(_Mapped):
     Attributes:
         tile_n: filters of a tile.
         halves: of 64 pixels of a warpgroup.
-        band: rows of an image that it has.
+        apart: whether each half is of a row of its own, of up to 64 of its pixels: of rows that with their halo are
+            longer, which else leave up to half of the tile unused, and of segments of still longer ones.
+        band: rows of an image that a warpgroup has.
         pitch: pixels of such a row with its halo.
         loaded_lines: lines of a band's image that are loaded.
         lines: those in shared memory, which products of what lies beyond the image read too.
@@ -162,6 +165,7 @@ class Bands(_Mapped):
 
     tile_n: int
     halves: int
+    apart: bool
     band: int
     pitch: int
     loaded_lines: int
@@ -217,20 +221,27 @@ class Bands(_Mapped):
     def _configs(cls, gemm: Gemm, limits: Properties) -> list[Bands]:
         _, y, x = gemm.axes
         reach_y, reach_x = halo(y), halo(x)
-        pitch, configs = x.pixels + reach_x, []
+        configs = []
         image_stages = (1, 2) if gemm.channels <= LINE else (2,)
-        for tile_n, halves, stages in itertools.product((16, 32, 64, 128, 256), (1, 2), image_stages):
-            band = min(64 * halves // pitch, y.pixels)
+        for tile_n, halves, stages, apart in itertools.product(
+            (16, 32, 64, 128, 256), (1, 2), image_stages, (False, True)
+        ):
+            span = min(x.pixels, 64) if apart else x.pixels
+            pitch = span + reach_x
+            band = min(halves if apart else 64 * halves // pitch, y.pixels)
             narrow = tile_n < 64 and gemm.filters > tile_n
             if tile_n * halves > 256 or narrow or not band or max(pitch, band + reach_y) > LONGEST:
                 continue
-            loaded, reach = (band + reach_y) * pitch, 64 * halves + reach_y * pitch + reach_x
+            if apart and (pitch <= 64 or (x.pixels > span and not gemm.output.channels_last)):
+                continue
+            loaded = (band + reach_y) * pitch
+            reach = ((halves - 1) * pitch + 64 if apart else 64 * halves) + reach_y * pitch + reach_x
             lines = divide_up(max(loaded, reach), 8) * 8
             access = 0
             if not gemm.output.channels_last:
                 step, line = math.prod(gemm.output.size), x.pixels * band
                 access = math.gcd(step, line if band < y.pixels else step, ACCESS // 2)
-            one = cls(tile_n, halves, band, pitch, loaded, lines, stages, 0, access)
+            one = cls(tile_n, halves, apart, band, pitch, loaded, lines, stages, 0, access)
             room = limits.max_shared_memory_per_block - BARRIERS - one._fixed
             fitting = min(cls.most_stages, room // one._weight_stage)
             if fitting >= cls.fewest_stages:
@@ -247,9 +258,13 @@ class Bands(_Mapped):
     def _weight_stage(self) -> int:
         return 2 * LINE * self.tile_n
 
+    def _segments(self, gemm: Gemm) -> int:
+        """The bands along a row."""
+        return divide_up(gemm.axes[2].pixels, 64) if self.apart else 1
+
     def _bands(self, gemm: Gemm) -> tuple[int, int]:
         """The bands of all images, and of one."""
-        each = divide_up(gemm.axes[1].pixels, self.band)
+        each = divide_up(gemm.axes[1].pixels, self.band) * self._segments(gemm)
         return gemm.image.batch * each, each
 
     def _tiles(self, gemm: Gemm) -> tuple[int, int]:
@@ -291,7 +306,8 @@ class Bands(_Mapped):
         }
         if not self.access:
             phase = [(axis.first, axis.every) for axis in (y, x)]
-            out = image_tiles(self.written(problem), (self.band, self.pitch), phase, writes=True)
+            slot = 64 if self.apart else self.pitch
+            out = image_tiles(self.written(problem), (self.band, slot), phase, writes=True)
             maps[1 + len(epilogue.inputs)] = [out]
         bands, of_image = self._bands(gemm)
         down, across = self._tiles(gemm)
@@ -304,6 +320,7 @@ class Bands(_Mapped):
             base_y=y.base + min(0, (y.taps - 1) * y.tap_step),
             base_x=x.base + min(0, (x.taps - 1) * x.tap_step),
             rows=y.pixels,
+            segments=self._segments(gemm),
         )
         return Launch(
             grid=(min(down * across, limits.multiprocessors), 1, 1),

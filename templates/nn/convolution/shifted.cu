@@ -5,7 +5,8 @@
 // image (images, height, width, channels), weights (filters, taps, channels) and output (images, height, width, filters) by maps,
 // of 16-bit floats. What the maps fill with zeros are the padding, and channels beyond the last. If `planes`, output is
 // (images, filters, height, width) instead, without a map.
-// A warpgroup makes a band: `band` rows of one image, of which each is `pitch` pixels long, those beyond the image for nothing.
+// A warpgroup makes a band: `band` rows of one image, of which each is `pitch` pixels long, those beyond the image for nothing;
+// if `apart`, 64 pixels of each, a segment of the image's rows, so that the halo takes no place among the products.
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile, two bands by tile_n filters. One thread of the
 // last loads to two rings of stages: one of the bands' images for 64 channels, one of a tap's weights for them.
 // A stage goes round: `empty` until it may be loaded, `full` when all its bytes have come, and empty again when all warps have
@@ -19,6 +20,8 @@
 <% include "prelude/warp_roles.cuh" %>
 constexpr int tile_n = << tile_n >>, halves = << halves >>;  // of 64 pixels, that a warpgroup multiplies
 constexpr int pitch = << pitch >>, band = << band >>, taps_y = << taps_y >>, taps_x = << taps_x >>, taps = taps_y * taps_x;
+// From a half's first line to that of the next, and from a row's first pixel to that of the next among a warpgroup's pixels.
+constexpr int half_lines = << "pitch" if apart else 64 >>, slot = << 64 if apart else "pitch" >>;
 constexpr int step_y = << step_y >>, step_x = << step_x >>;  // lines of the image from one tap to the next
 constexpr int first_y = step_y < 0 ? -(taps_y - 1) * step_y : 0, first_x = step_x < 0 ? -(taps_x - 1) * step_x : 0;
 constexpr int image_stages = << image_stages >>, weight_stages = << weight_stages >>;
@@ -30,7 +33,7 @@ constexpr int width = << width >>, access = << access >>, plane_size = halves * 
 constexpr int part_size = << "plane_size" if planes else "halves * 64" >> * line;
 
 // All bands, those of an image, tiles across, filters, and k-blocks of 64 channels; the first line that a band's windows read; rows of
-// the output.
+// the output, and segments of one.
 << Sizes >>
 // A tap's number among those of the weights, of which the window has every << each_y >>th row from << tap_y >> on, and so along columns.
 __device__ __forceinline__ int of_weights_taps(int tap) {
@@ -75,9 +78,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
                 mbarrier_wait(&empty_image[of_image], k_block / image_stages % 2 ^ 1);
                 mbarrier_arrive_expecting(&full_image[of_image], 2 * loaded_lines * line * int(sizeof(T)));
                 for (int k = 0; k < 2; ++k) {
-                    const int own = tile.own_band(g, k), row = own % g.of_image * band;
+                    const int own = tile.own_band(g, k), within = own % g.of_image;
+                    const int row = within / g.segments * band, pixel = within % g.segments * 64;
                     copy_tile(images + of_image * image_stage + k * lines * line, image,
-                              {own / g.of_image, row + g.base_y, g.base_x, i * line}, &full_image[of_image]);
+                              {own / g.of_image, row + g.base_y, pixel + g.base_x, i * line}, &full_image[of_image]);
                 }
                 for (int tap = 0; tap < taps; ++tap, ++number) {
                     const int stage = number % weight_stages;
@@ -110,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
                 wgmma_fence();
 #pragma unroll
                 for (int x = 0; x < halves; ++x) {
-                    SharedMatrix left(own + (64 * x + shift) * line, 16, 1024), right(filters + stage * weight_stage, 16, 1024);
+                    SharedMatrix left(own + (half_lines * x + shift) * line, 16, 1024), right(filters + stage * weight_stage, 16, 1024);
 #pragma unroll
                     for (int k = 0; k < line; k += 16) {
                         wgmma<T, tile_n, true, true>(sums[x], left, right, i > 0 || tap > 0 || k > 0);
@@ -146,8 +150,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
 #pragma unroll
                 for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[half][x / 2 + eight * 4 + lower * 2 + j], of[eight][j]);
 <% if planes %>
-                Out* const to = part + (eight * 8 + 2 * q) * plane_size + at / pitch * width + at % pitch;
-                if (at % pitch < width) to[0] = two[0], to[plane_size] = two[1];
+                Out* const to = part + (eight * 8 + 2 * q) * plane_size + at / slot * width + at % slot;
+                if (at % slot < width) to[0] = two[0], to[plane_size] = two[1];
 <% else %>
                 *(unsigned*)(part + at * line + (eight ^ row) * 8 + 2 * q) = *(const unsigned*)two;
 <% endif %>
@@ -166,7 +170,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
             fence_to_async();
             barrier_sync(1 + group, 128);
             if (threadIdx.x % 128 == 0) {
-                if (is && column + x < g.filters) store_tile(output, {last / g.of_image, last % g.of_image * band, 0, column + x}, part);
+                const int within = last % g.of_image;
+                if (is && column + x < g.filters)
+                    store_tile(output, {last / g.of_image, within / g.segments * band, within % g.segments * 64, column + x}, part);
                 commit_stores();
             }
 <% endif %>

@@ -14,6 +14,7 @@ import numpy as np
 
 from . import pytree
 from .array import Array, copied
+from .array.deferred import computed
 from .autodiff import tape
 from .autodiff.cotangents import is_array
 from .cache import Cache
@@ -222,6 +223,7 @@ class _Graph:
         self._values: list[tuple[int, DType, Callable[[], Sequence[Any]]]] = []
         self._after: dict[object, Callable[[], None]] = {}
         self._writes: dict[int, tuple[Array, str]] = {}
+        self._joins: list[Callable[[], None]] = []
         self._order: list[tuple[str, Any]] = []
         self._host = np.zeros(_LIVE_BYTES, np.uint8)
         self._used = 0
@@ -259,6 +261,7 @@ class _Graph:
             capture_hooks.begin(self)
             try:
                 result = pytree.map(_in_order, step(*args, **kwargs))
+                self._join()
                 if self._failed:
                     self._warn("catches an error of what runs between its graphs")
             except (RuntimeError, NotImplementedError) as error:
@@ -282,6 +285,7 @@ class _Graph:
 
     def _run(self) -> Any:
         """Run what has been recorded, and return its graph."""
+        self._join()
         capture_hooks.begin(None)
         graph = self._stream.end_capture()
         event = self._cuda.Event(disable_timing=True)
@@ -349,6 +353,15 @@ class _Graph:
     def launched(self, key: object, action: Callable[[], None]) -> None:
         """Run ``action`` after each launch of the graph; of several of one ``key`` the first."""
         self._after.setdefault(key, action)
+
+    def join(self, action: Callable[[], None]) -> None:
+        """See :func:`.device.capture_hooks.joined`."""
+        self._joins.append(action)
+
+    def _join(self) -> None:
+        for action in self._joins:
+            action()
+        self._joins.clear()
 
     def end(self, why: str) -> None:
         """Give the graph back, and let later replays raise."""
@@ -448,7 +461,10 @@ def _copied(one: Array) -> Array:
 
 def _in_order(leaf: Any) -> Any:
     """An input array, in C order if it has gaps; other leaves unchanged."""
-    if not _is_input(leaf) or leaf._planned().order is not None:
+    if not _is_input(leaf):
+        return leaf
+    computed(leaf)
+    if leaf._planned().order is not None:
         return leaf
     result = leaf.contiguous()
     result._planned()

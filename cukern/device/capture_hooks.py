@@ -51,6 +51,8 @@ class Recorder(Protocol):
 
     def launched(self, key: object, action: Callable[[], None]) -> None: ...
 
+    def join(self, action: Callable[[], None]) -> None: ...
+
     def end(self, why: str) -> None: ...
 
     def workspace(self, nbytes: int, stream: int) -> Any: ...
@@ -99,6 +101,12 @@ def repeated(action: Callable[[], None]) -> None:
     action()
     if _state.recorder is not None:
         _state.recorder.repeat(action)
+
+
+def joined(action: Callable[[], None]) -> None:
+    """Run ``action`` before a capture in progress ends: it lets the current stream wait for what runs beside it."""
+    if _state.recorder is not None:
+        _state.recorder.join(action)
 
 
 def between(call: Callable[[], Sequence[Any]]) -> Sequence[Any]:

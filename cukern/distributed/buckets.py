@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from ..array import Array
+from ..array.creation import empty_like
+from ..array.deferred import Deferred
+from ..array.layout import fresh_layout
+from ..autodiff.tape import stop_recording
 from ..nn.parameter import Parameter
 from ..optim.optimizer import Optimizer
+from .collectives import gathered, scattered
+from .group import Group
 from .sharded import ALIGNED, Shard
 
 
@@ -32,6 +41,78 @@ class Bucket:
         ends = (*self.offsets[1:], self.size)
         filled = [offset + size for offset, size in zip(self.offsets, sizes, strict=True)]
         return [(begin, end) for begin, end in zip(filled, ends, strict=True) if begin < end]
+
+    def own(self, flat: Array, group: Group) -> Array:
+        """A rank's equal part of the bucket's flat memory."""
+        share = self.size // group.size
+        return flat[group.rank * share : (group.rank + 1) * share]
+
+    def cut(self, flat: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+        """The members' parts of flat memory, as views in their shapes."""
+        return [
+            flat[offset : offset + math.prod(shape)].reshape(shape)
+            for offset, shape in zip(self.offsets, shapes, strict=True)
+        ]
+
+
+class Mean:
+    """The mean over ranks of a bucket, which travels beside launches: first each rank's part of it, then all.
+
+    Args:
+        flat: this rank's values.
+        note: describes them in errors.
+        reuse: whether the mean may take their memory.
+        parts: whether each rank needs its part alone.
+    """
+
+    def __init__(
+        self, bucket: Bucket, flat: Array, group: Group, note: str, reuse: bool, parts: bool
+    ) -> None:
+        self._group, self._note, self._part, self._whole = group, note, flat, flat
+        self._reducing: Callable[[], Array] | None = None
+        self._gathering: Callable[[], Array] | None = None
+        if group.size > 1:
+            self._whole = flat if reuse or parts else empty_like(flat)
+            own = None if parts else bucket.own(self._whole, group)
+            self._reducing = scattered(flat, "mean", group, note, aside=True, out=own)
+
+    def part(self) -> Array:
+        """Wait for this rank's part."""
+        if self._reducing is not None:
+            self._part, self._reducing = self._reducing(), None
+        return self._part
+
+    def gather(self) -> None:
+        """Begin to gather the parts, once this rank's is there."""
+        if self._group.size > 1:
+            self._gathering = gathered(self.part(), self._group, self._note, aside=True, out=self._whole)
+
+    def whole(self) -> Array:
+        """Wait for all that was gathered."""
+        if self._gathering is not None:
+            self._whole, self._gathering = self._gathering(), None
+        return self._whole
+
+    def wait(self) -> None:
+        """Wait for what is on its way."""
+        self.part()
+        self.whole()
+
+
+def promised(
+    bucket: Bucket, shapes: Sequence[tuple[int, ...]], like: Array, flat: Callable[[], Array]
+) -> list[Array]:
+    """The members' parts of flat memory of the dtype of ``like``, on a GPU got by ``flat`` when one is first read."""
+
+    @cache
+    def parts() -> list[Array]:
+        with stop_recording():
+            return bucket.cut(flat(), shapes)
+
+    if like.device.addressable:
+        return parts()
+    layouts = [fresh_layout(like.device, like.dtype, shape) for shape in shapes]
+    return [Deferred.of(layout, lambda k=k: parts()[k]) for k, layout in enumerate(layouts)]  # type: ignore[misc]
 
 
 def planned(optimizer: Optimizer, ranks: int, most: int) -> list[Bucket]:

@@ -14,8 +14,10 @@ from .. import dtypes
 from .. import namespace as ops
 from ..array import Array, copied
 from ..array.creation import zeros, zeros_like
+from ..autodiff import tape
 from ..dtypes import DType
 from ..elementwise.operands import normalize_axis, require_array
+from ..elementwise.ufunc import one_out, written
 from ..errors import GradientError
 from ..function import Context, Function
 from ..kernel.plan import allocate
@@ -34,7 +36,7 @@ __all__ = [
 ]
 
 
-def all_reduce(x: Array, op: str = "sum", group: Group | None = None) -> Array:
+def all_reduce(x: Array, op: str = "sum", group: Group | None = None, *, out: Array | None = None) -> Array:
     """Reduce ``x`` over the ranks, element by element; every rank gets the result.
 
     Half types are added in float32 on the host and rounded once; integers of 16 bits in int32.
@@ -43,13 +45,15 @@ def all_reduce(x: Array, op: str = "sum", group: Group | None = None) -> Array:
         x: of the same shape and dtype on every rank.
         op: ``"sum"``, ``"mean"``, ``"prod"``, ``"max"`` or ``"min"``. Sum and mean are differentiable.
         group: the ranks; all when None.
+        out: the array to write the result to, of the shape of ``x``; it may be ``x`` itself, which takes no more memory.
 
     Returns:
-        A new array of the shape and dtype of ``x``.
+        ``out``, or a new array of the shape and dtype of ``x``.
 
     Raises:
-        ValueError: ``op`` is none of these.
-        TypeError: the dtype has no such reduction: bool has none, complex numbers have sum and mean.
+        ValueError: ``op`` is none of these, or ``out`` has another shape.
+        TypeError: the dtype has no such reduction: bool has none, complex numbers have sum and mean; or ``out`` is no
+            array to which the result can be written.
         DistributedError: the ranks do not agree, one is gone, or one does not come in time.
 
     >>> import cukern as ck
@@ -59,8 +63,13 @@ def all_reduce(x: Array, op: str = "sum", group: Group | None = None) -> Array:
     """
     group = _checked("all_reduce", x, group)
     _check_reduction("all_reduce", x.dtype, op)
-    result: Array = _AllReduce.apply(x, op, group)
-    return result
+    target = one_out("all_reduce", out)
+    if target is None or tape.recording((x, target)) or not _holds(target, x):
+        result: Array = _AllReduce.apply(x, op, group)
+        return written("all_reduce", result, target)
+    reduced(x, op, group, out=target)()
+    target._bump("all_reduce")
+    return target
 
 
 def reduce_scatter(x: Array, op: str = "sum", axis: int = 0, group: Group | None = None) -> Array:
@@ -328,48 +337,74 @@ class _Receive(Function):
         return None, None, None
 
 
-def reduced(
-    x: Array, op: str, group: Group, note: str = "", reuse: bool = False, aside: bool = False
-) -> Callable[[], Array]:
+def reduced(x: Array, op: str, group: Group, out: Array | None = None) -> Callable[[], Array]:
     """Begin to reduce ``x``; the function that waits for the result and returns it.
 
-    Until then ``x`` must not be written. ``reuse``: the result may take the memory of ``x``. ``aside``: launches go on
-    meanwhile.
+    Until then ``x`` must not be written. ``out``: where the result goes, unless it has to be converted: C-ordered, of
+    the same shape and dtype; it may be ``x``.
     """
-    about, _ = _met("all_reduce", x, group, f" {op}{note}")
+    about, _ = _met("all_reduce", x, group, f" {op}")
     if group.size == 1 or not x.size:
-        result = x if reuse else copied(x.contiguous())
-        return lambda: result
+        result = x if out is x else copied(x.contiguous())
+        return lambda: _placed(result, out)
     engine = group.engine(x.device)
     carried, op, parts = _carried(x, op, engine, group)
-    out = carried if reuse or carried is not x else _new(x.shape, x)
-    work = engine.all_reduce(carried._data, out._data, op, about, aside)
-    return lambda: _finished(work, out, x.dtype, parts)
+    to = carried if carried is not x or out is x else _new(x.shape, x) if out is None else out
+    work = engine.all_reduce(carried._data, to._data, op, about)
+    return lambda: _placed(_finished(work, to, x.dtype, parts), out)
 
 
-def scattered(x: Array, op: str, group: Group, note: str = "", aside: bool = False) -> Callable[[], Array]:
-    """Begin to reduce ``x`` and divide the result along the first axis; the function that returns this rank's part."""
+def scattered(
+    x: Array, op: str, group: Group, note: str = "", aside: bool = False, out: Array | None = None
+) -> Callable[[], Array]:
+    """Begin to reduce ``x`` and divide the result along the first axis; the function that returns this rank's part.
+
+    ``aside``: launches go on meanwhile. ``out``: an array that may hold the part, such as this rank's part of ``x``.
+    """
     about, _ = _met("reduce_scatter", x, group, f" {op}{note}")
     if group.size == 1 or not x.size:
         part = copied(x.contiguous()[: x.shape[0] // group.size])
         return lambda: part
     engine = group.engine(x.device)
     carried, op, parts = _carried(x, op, engine, group)
-    out = _new((x.shape[0] // group.size, *x.shape[1:]), carried)
-    work = engine.reduce_scatter(carried._data, out._data, op, about, aside)
-    return lambda: _finished(work, out, x.dtype, parts)
+    if out is None or carried is not x or parts > 1:
+        out = _new((x.shape[0] // group.size, *x.shape[1:]), carried)
+    to = out
+    work = engine.reduce_scatter(carried._data, to._data, op, about, aside)
+    return lambda: _finished(work, to, x.dtype, parts)
 
 
-def gathered(x: Array, group: Group, note: str = "", aside: bool = False) -> Callable[[], Array]:
-    """Begin to join the ranks' arrays along the first axis; the function that returns all."""
+def gathered(
+    x: Array, group: Group, note: str = "", aside: bool = False, out: Array | None = None
+) -> Callable[[], Array]:
+    """Begin to join the ranks' arrays along the first axis; the function that returns all.
+
+    ``aside``: launches go on meanwhile. ``out``: the array for all, C-ordered, of which ``x`` may be this rank's part.
+    """
     about, _ = _met("all_gather", x, group, note)
-    data = x.contiguous()
+    data, shape = x.contiguous(), (x.shape[0] * group.size, *x.shape[1:])
     if group.size == 1 or not x.size:
-        whole = _new((x.shape[0] * group.size, *x.shape[1:]), x) if not x.size else copied(data)
+        whole = _placed(_new(shape, x) if not x.size else copied(data), out)
         return lambda: whole
-    out = _new((x.shape[0] * group.size, *x.shape[1:]), x)
-    work = group.engine(x.device).all_gather(data._data, out._data, about, aside)
-    return lambda: _finished(work, out, x.dtype)
+    if out is not None and x.device.addressable and data._storage is out._storage:
+        data = copied(data)  # MPI's arrays must not overlap
+    to = _new(shape, x) if out is None else out
+    work = group.engine(x.device).all_gather(data._data, to._data, about, aside)
+    return lambda: _finished(work, to, x.dtype)
+
+
+def _holds(out: Array, x: Array) -> bool:
+    """Whether the result of a reduction of ``x`` can be written to ``out`` itself."""
+    same = (out.shape, out.dtype, out.device) == (x.shape, x.dtype, x.device) and out.is_contiguous
+    return same and (out is x or out._storage is not x._storage)
+
+
+def _placed(result: Array, out: Array | None) -> Array:
+    """``result``, or ``out`` with its elements."""
+    if out is None or out is result:
+        return result
+    out[...] = result
+    return out
 
 
 def _finished(work: Work, result: Array, dtype: DType, parts: int = 1) -> Array:

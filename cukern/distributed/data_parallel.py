@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +15,7 @@ from .. import namespace as ops
 from ..array import Array
 from ..array.creation import empty, zeros
 from ..autodiff.tape import Tape, stop_recording
+from ..device import capture_hooks
 from ..dtypes import DType
 from ..elementwise.fuse import fuse
 from ..nn.module import Module
@@ -22,9 +25,9 @@ from ..optim.multi import Copies
 from ..optim.optimizer import Optimizer
 from ..shape.copy import contiguous
 from .blocks import divide_blocks, like, require_no_steps
-from .buckets import Bucket, planned
+from .buckets import Bucket, Mean, planned, promised
 from .checkpoint import Piece
-from .collectives import all_reduce, broadcast, form, gathered, reduced, scattered
+from .collectives import all_reduce, broadcast, form, gathered
 from .group import Group, world
 from .sharded import Shard, named_members, whole_members
 
@@ -111,12 +114,36 @@ class DataParallel:
         self._buckets = planned(optimizer, self.group.size, bucket_bytes)
         #: The launches that pack or unpack a bucket.
         self._copies: dict[tuple[Bucket, DType], Copies] = {}
+        self._shapes = {
+            bucket: [self._parameters[i].shape for i in bucket.members] for bucket in self._buckets
+        }
         self._agree()
-        self._versions: list[int] = []
+        #: The memory of each parameter and its version after a step, for parts of the parameters.
+        self._versions: list[tuple[Any, int]] = []
         self._shards: list[Parameter] = []
+        #: The buckets in the order in which the optimizer updates them. What is gathered before its update begins with
+        #: what takes the least time, what is gathered after it with what takes the most.
+        sizes = [bucket.size if shard == 0 else -bucket.size for bucket in self._buckets]
+        self._gather_order = sorted(range(len(sizes)), key=sizes.__getitem__)
+        #: The buckets in the order in which their gradients are finished, as the first backward pass has it.
+        self._finish_order: list[int] | None = None
+        #: The means on their way, in the order in which they began.
+        self._means: list[Mean] = []
+        #: Those of the last gradients, by bucket; what was returned with its versions; and the square of its norm, from
+        #: the first :meth:`clip` on computed before the parts are gathered.
+        self._last: dict[int, Mean] = {}
+        self._returned: list[Any] = []
+        self._clips = False
+        self._square: Array | None = None
+        #: The flat memory in which a bucket's parameters lie, if they do.
+        self._flats: list[Array | None] = []
         #: The parameters or parts that the optimizer has, in its order.
         self._order = list(range(len(self._parameters)))
         self.optimizer = optimizer if shard == 0 else self._sharded()
+        if not shard:
+            optimizer._part_of = {
+                i: part for part, k in enumerate(self._gather_order) for i in self._buckets[k].members
+            }
 
     def _member_names(self, known: Mapping[int, list[str]]) -> dict[int, list[str]]:
         """For each shard, the names of its parts: those of the undivided model, unless two parts would share one."""
@@ -147,8 +174,7 @@ class DataParallel:
     def _agree(self) -> None:
         """Give all ranks the parameters' values of the first."""
         for bucket in self._buckets:
-            first = broadcast(self._packed(bucket, self._parameters), 0, self.group)
-            self._unpack(bucket, first)
+            self._unpack(bucket, broadcast(self._packed(bucket, self._parameters), 0, self.group))
 
     def _packed(self, bucket: Bucket, arrays: Sequence[Array | None], dtype: Any = None) -> Array:
         """The arrays of a bucket's members in flat memory; zeros for None and between them."""
@@ -164,7 +190,7 @@ class DataParallel:
         flat = empty(bucket.size, dtype=wanted, device=like.device)
         for begin, end in bucket.gaps([one.size for one in members]):
             flat[begin:end] = 0
-        self._copy(bucket, given, self._cut(bucket, flat))
+        self._copy(bucket, given, bucket.cut(flat, self._shapes[bucket]))
         return flat
 
     def _copy(self, bucket: Bucket, given: Sequence[Array], results: Sequence[Array]) -> None:
@@ -175,18 +201,10 @@ class DataParallel:
             self._copies[key] = Copies(given[0].device, given[0].dtype, sizes)
         self._copies[key](given, results)
 
-    def _cut(self, bucket: Bucket, flat: Array) -> list[Array]:
-        """The members' parts of flat memory, as views in their shapes."""
-        parts = []
-        for i, offset in zip(bucket.members, bucket.offsets, strict=True):
-            one = self._parameters[i]
-            parts.append(flat[offset : offset + one.size].reshape(one.shape))
-        return parts
-
     def _unpack(self, bucket: Bucket, flat: Array) -> None:
         members = [self._parameters[i] for i in bucket.members]
         with stop_recording():
-            values = self._cut(bucket, flat)
+            values = bucket.cut(flat, self._shapes[bucket])
             for k, one in enumerate(members):
                 if not one.is_contiguous:  # its memory is in another order
                     values[k] = contiguous(values[k], one._planned().order)
@@ -210,45 +228,88 @@ class DataParallel:
         Raises:
             DistributedError: a rank is gone, or does not come in time.
         """
+        self._wait()
+        self._forget()
+        capture_hooks.joined(self._wait)
         gradients: list[Array | None] = [None] * len(self._parameters)
         waiting = [len(bucket.members) for bucket in self._buckets]
         bucket_of = {i: number for number, bucket in enumerate(self._buckets) for i in bucket.members}
-        begun: list[Callable[[], Array]] = []
+        order, finished = self._finish_order or range(len(self._buckets)), list[int]()
 
         def arrived(i: int, gradient: Array | None) -> None:
             gradients[i] = gradient
             if i in bucket_of:
-                waiting[bucket_of[i]] -= 1
-            while len(begun) < len(waiting) and waiting[len(begun)] == 0:
-                begun.append(self._begin(self._buckets[len(begun)], gradients))
+                number = bucket_of[i]
+                waiting[number] -= 1
+                if not waiting[number]:
+                    finished.append(number)
+            while len(self._means) < len(order) and not waiting[order[len(self._means)]]:
+                self._means.append(self._begin(self._buckets[order[len(self._means)]], gradients))
 
         tape.gradient(loss, self._parameters, finished=arrived)
         with stop_recording():
-            return self._averaged(gradients, [finish() for finish in begun])
+            averaged = self._averaged(gradients, order)
+        if self._finish_order is None:
+            self._finish_order = self._agreed(finished)
+        self._returned = [
+            None if one is None else (weakref.ref(one), one._storage.version) for one in averaged
+        ]
+        return averaged
 
-    def _begin(self, bucket: Bucket, gradients: Sequence[Array | None]) -> Callable[[], Array]:
+    def _wait(self) -> None:
+        """Wait for what is on its way."""
+        with stop_recording():
+            for mean in self._means:
+                mean.wait()
+        self._means = []
+
+    def _forget(self) -> None:
+        self._last, self._returned, self._square = {}, [], None
+
+    def _agreed(self, order: list[int]) -> list[int]:
+        """The order in which the first rank's buckets were finished: all ranks begin to reduce them in it."""
+        text = ",".join(map(str, order))
+        _, texts = self.group.meet("DataParallel.gradient", "the first", text)
+        return list(map(int, texts[0].split(","))) if text else order
+
+    def _begin(self, bucket: Bucket, gradients: Sequence[Array | None]) -> Mean:
         with stop_recording():
             flat = self._packed(bucket, gradients, self._sums)
             fresh = len(bucket.members) > 1  # else it may be a gradient's memory
             note = f" of the gradients of {self._given.names[bucket.members[0]]!r} and {len(bucket.members) - 1} more"
-            if self.shard:
-                return scattered(flat, "mean", self.group, note, aside=True)
-            return reduced(flat, "mean", self.group, note, reuse=fresh, aside=True)
+            return Mean(bucket, flat, self.group, note, fresh, parts=bool(self.shard))
 
-    def _averaged(self, gradients: list[Array | None], means: Sequence[Array]) -> list[Array | None]:
+    def _averaged(self, gradients: list[Array | None], order: Sequence[int]) -> list[Array | None]:
         share = 1 / self.group.size
-        for i in self._divided:
-            one = gradients[i]
-            gradients[i] = None if one is None else one * share
+        divided = [gradients[i] for i in self._divided]
+        divided = [None if one is None else one * share for one in divided]
+        means = self._last = dict(zip(order, self._means, strict=True))
         if self.shard:
-            return [*means, *(gradients[i] for i in self._divided)]
-        averaged: list[Array | None] = [
-            gradients[i] if i in self._divided else None for i in range(len(gradients))
-        ]
-        for bucket, mean in zip(self._buckets, means, strict=True):
-            for i, part in zip(bucket.members, self._cut(bucket, mean), strict=True):
-                averaged[i] = part
+            self._wait()
+            return [*(means[number].part() for number in range(len(means))), *divided]
+        if self._clips:  # before the parts are gathered, which takes longer
+            self._square = self._sum_of_squares((means[number].part() for number in order), divided)
+        averaged: list[Array | None] = [None] * len(gradients)
+        for i, one in zip(self._divided, divided, strict=True):
+            averaged[i] = one
+        for number in self._gather_order:
+            means[number].gather()
+            self._set(averaged, number, means[number].whole)
         return averaged
+
+    def _set(self, arrays: list[Array | None], number: int, flat: Callable[[], Array]) -> None:
+        """Set the arrays of a bucket's members to parts of flat memory, see :func:`.buckets.promised`."""
+        bucket = self._buckets[number]
+        parts = promised(bucket, self._shapes[bucket], self._last[number].part(), flat)
+        for i, part in zip(bucket.members, parts, strict=True):
+            arrays[i] = part
+
+    def _sum_of_squares(self, own: Iterable[Array | None], divided: Iterable[Array | None] = ()) -> Array:
+        """The sum over ranks of the squares of what each has a part of, as a new array."""
+        total = zeros((), dtype="float32", device=self._parameters[0].device)
+        for one in (*own, *divided):
+            total = total if one is None else total + _squares(one)
+        return all_reduce(total, group=self.group)
 
     def norm(self, gradients: Sequence[Array | None]) -> Array:
         """The 2-norm of all gradients together, the same on every rank of the group, as float32.
@@ -259,17 +320,14 @@ class DataParallel:
         Args:
             gradients: of :meth:`gradient`.
         """
-        given = [(i, one) for i, one in enumerate(gradients) if one is not None]
-        apart = range(len(gradients)) if self.shard else self._divided
-        own = [_squares(one) for i, one in given if i in apart]
-        shared = [_squares(one) for i, one in given if i not in apart]
-        total = zeros((), dtype="float32", device=self._parameters[0].device)
-        for one in own:
-            total = total + one
-        if len(apart):
-            total = all_reduce(total, group=self.group)
-        for one in shared:
-            total = total + one
+        if self.shard:
+            return ops.sqrt(self._sum_of_squares(gradients))
+        apart = {i: gradients[i] for i in self._divided}
+        total = (
+            self._sum_of_squares(apart.values()) if apart else zeros((), device=self._parameters[0].device)
+        )
+        for i, one in enumerate(gradients):
+            total = total if one is None or i in apart else total + _squares(one)
         return ops.sqrt(total)
 
     def clip(self, gradients: Sequence[Array | None], max_norm: float) -> tuple[list[Array | None], Array]:
@@ -289,11 +347,37 @@ class DataParallel:
         """
         if not max_norm > 0:
             raise ValueError(f"DataParallel.clip: max_norm: expected a positive number, got {max_norm!r}")
-        if not self.shard and not self._divided and any(one is not None for one in gradients):
+        self._clips = self.group.size > 1
+        known = not self.shard and self._unchanged(gradients)
+        if not self.shard and not self._divided and not known and any(one is not None for one in gradients):
             return clip_by_global_norm(list(gradients), max_norm)
-        norm = self.norm(gradients)
-        factor = 1.0 / ops.maximum(norm / max_norm, 1.0)
-        return [None if one is None else _times(one, factor) for one in gradients], norm
+        with stop_recording():
+            norm = ops.sqrt(self._square_of_means(gradients)) if known else self.norm(gradients)
+            factor = 1.0 / ops.maximum(norm / max_norm, 1.0)
+            scaled = list(gradients)
+            for i, one in enumerate(gradients):
+                if one is not None and (not known or i in self._divided):
+                    scaled[i] = _times(one, factor)
+            for number, mean in self._last.items() if known else ():
+                self._set(scaled, number, partial(_scaled, mean, factor))
+        return scaled, norm
+
+    def _unchanged(self, gradients: Sequence[Array | None]) -> bool:
+        """Whether these are what :meth:`gradient` has returned last, and nothing has written to them."""
+        if not self._last or len(gradients) != len(self._returned):
+            return False
+        return all(
+            one is None
+            if was is None
+            else one is was[0]() and one is not None and one._storage.version == was[1]
+            for one, was in zip(gradients, self._returned, strict=True)
+        )
+
+    def _square_of_means(self, gradients: Sequence[Array | None]) -> Array:
+        if self._square is None:
+            parts = [mean.part() for mean in self._last.values()]
+            self._square = self._sum_of_squares(parts, [gradients[i] for i in self._divided])
+        return self._square
 
     def step(self, gradients: Sequence[Array | None]) -> None:
         """Update the parameters of all ranks.
@@ -306,35 +390,74 @@ class DataParallel:
         """
         if not self.shard:
             self.optimizer.step(list(gradients))
-            return
+        else:
+            self._step_of_parts(self._ordered(gradients))
+        self._wait()
+        self._forget()
+
+    def _step_of_parts(self, gradients: Sequence[Array | None]) -> None:
+        """Update this rank's parts; those of a bucket are gathered while the next is updated."""
         if self._versions != self._written():
             self._take_parameters()
-        self.optimizer.step(self._ordered(gradients))
-        with stop_recording():
-            begun = [gathered(part, self.group, aside=True) for part in self._shards]
-            for bucket, finish in zip(self._buckets, begun, strict=True):
-                self._unpack(bucket, finish())
+        begun: dict[int, Callable[[], Array]] = {}
+
+        def gather(place: int) -> None:
+            if place < len(self._buckets):
+                number = self._gather_order[place]
+                part, flat = self._shards[number], self._flats[number]
+                with stop_recording():
+                    begun[number] = gathered(part, self.group, aside=True, out=flat)
+
+        self.optimizer._step(gradients, gather)
+        for place, number in enumerate(self._gather_order):
+            bucket = self._buckets[number]
+            if number not in begun:  # no launch updates it
+                gather(place)
+            if (whole := begun[number]()) is self._flats[number]:
+                whole._bump("DataParallel.step")
+            else:
+                self._unpack(bucket, whole)
         self._versions = self._written()
 
-    def _written(self) -> list[int]:
-        return [one._storage.version for one in self._parameters]
+    def _written(self) -> list[tuple[Any, int]]:
+        return [(one._storage, one._storage.version) for one in self._parameters]
 
     def _take_parameters(self) -> None:
         """Set this rank's parts to the present values of the parameters."""
         with stop_recording():
-            for bucket, part in zip(self._buckets, self._shards, strict=True):
-                part[...] = self._own(bucket, self._packed(bucket, self._parameters))
+            for number, (bucket, part) in enumerate(zip(self._buckets, self._shards, strict=True)):
+                flat = self._flats[number]
+                if flat is not None and all(
+                    self._parameters[i]._storage is flat._storage for i in bucket.members
+                ):
+                    continue  # it has them
+                whole = self._packed(bucket, self._parameters)
+                if flat is not None:  # the parameters have got other memory
+                    flat[...] = whole
+                    self._lay(bucket, flat)
+                else:
+                    part[...] = bucket.own(whole, self.group)
         self._versions = self._written()
 
-    def _own(self, bucket: Bucket, flat: Array) -> Array:
-        share = bucket.size // self.group.size
-        return flat[self.group.rank * share : (self.group.rank + 1) * share]
+    def _lay(self, bucket: Bucket, flat: Array) -> None:
+        """Let parameters have their memory in the flat memory, which has their values."""
+        for i, view in zip(bucket.members, bucket.cut(flat, self._shapes[bucket]), strict=True):
+            self._parameters[i]._replace(view)
 
     def _sharded(self) -> Optimizer:
         """An optimizer like the given one, of this rank's parts of the buckets."""
         given = self._given
-        for bucket in self._buckets:
-            self._shards.append(Parameter(self._own(bucket, self._packed(bucket, self._parameters))))
+        with stop_recording():
+            for bucket in self._buckets:
+                flat = self._packed(bucket, self._parameters)
+                own = bucket.own(flat, self.group)
+                if all(self._parameters[i].is_contiguous for i in bucket.members):
+                    self._lay(bucket, flat)
+                    self._flats.append(flat)
+                    self._shards.append(Parameter._wrap(own._data, own.device, flat._storage))
+                else:
+                    self._flats.append(None)
+                    self._shards.append(Parameter(own))
         self._versions = self._written()
         parts: list[Any] = [*self._shards, *(self._parameters[i] for i in self._divided)]
         group_of = [bucket.group for bucket in self._buckets]
@@ -347,7 +470,12 @@ class DataParallel:
             for number, one in enumerate(given.groups)
             if number in group_of
         ]
-        return like(given, groups)
+        made = like(given, groups)
+        made._part_of = {
+            position: self._gather_order.index(k) if k < len(self._buckets) else k
+            for position, k in enumerate(self._order)
+        }
+        return made
 
     def _ordered(self, values: Sequence[Any]) -> list[Any]:
         return [values[k] for k in self._order]
@@ -449,9 +577,14 @@ class DataParallel:
 
 @fuse
 def _squares(x: Array) -> Array:
-    return ops.sum(x * x, dtype="float32")
+    acc = dtypes.info(x.dtype).acc
+    return ops.sum(ops.square(ops.astype(x, acc)), dtype=acc)
 
 
 @fuse
 def _times(x: Array, factor: Array) -> Array:
     return ops.astype(x * factor, x.dtype)
+
+
+def _scaled(mean: Mean, factor: Array) -> Array:
+    return _times(mean.whole(), factor)

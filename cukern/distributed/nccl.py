@@ -52,10 +52,8 @@ def library(info: RankInfo | None = None) -> Any:
 class Work:
     """A collective on a stream: ``done`` is the event of its end, if that stream is not the current one."""
 
-    def __init__(
-        self, device: Device, done: Any, held: Sequence[Any], member: Member | None, about: str
-    ) -> None:
-        self._device, self._done, self._held = device, done, held
+    def __init__(self, device: Device, done: Any, begun: _Begun, member: Member | None, about: str) -> None:
+        self._device, self._done, self._begun = device, done, begun
         self._member, self._about = member, about
 
     def wait(self) -> None:
@@ -65,14 +63,17 @@ class Work:
         if self._done is not None:
             with self._device.activate():
                 self._device.xp.cuda.get_current_stream().wait_event(self._done)
-        self._held = ()
+        self._begun.held = ()
 
 
 class _Begun:
-    """A collective, or a graph with some, under watch: ``event`` is its end, once it is on a stream."""
+    """A collective, or a graph with some, under watch: ``event`` is its end, once it is on a stream.
 
-    def __init__(self, about: str) -> None:
-        self.about, self.began = about, time.monotonic()
+    ``held``: its arrays, until it is waited for or has ended.
+    """
+
+    def __init__(self, about: str, held: Sequence[Any] = ()) -> None:
+        self.about, self.began, self.held = about, time.monotonic(), held
         self.event: Any = None
         self.over = False
 
@@ -183,7 +184,7 @@ class Engine:
                 stream, before = self._stream, cuda.Event(disable_timing=True)
                 before.record(current)
                 stream.wait_event(before)
-            begun = _Begun(about)
+            begun = _Begun(about, held)
             if self._member is not None:  # before the call, which waits for ranks that have no connection yet
                 self._begun.append(begun)
             try:
@@ -202,7 +203,7 @@ class Engine:
             begun.over = True
             self._graphs.add(recorder)
             recorder.launched(self, partial(self._replayed, f"a captured step with {about}"))
-        return Work(self._device, done if aside else None, held, self._member, about)
+        return Work(self._device, done if aside else None, begun, self._member, about)
 
     def _replayed(self, about: str) -> None:
         """Note that a graph with collectives was launched."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from numbers import Real
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -61,6 +62,8 @@ class Optimizer:
     _kernel: ClassVar[Kernel]
     #: For each option, a function that takes its name and value and returns the checked value.
     _checks: ClassVar[Mapping[str, Callable[[str, Any], Any]]]
+    #: The parts of parameters, by index: a step updates one part after another. Those that are not here are in part 0.
+    _part_of: Mapping[int, int] = MappingProxyType({})
 
     def __init__(self, parameters: Parameters, masters: bool = True, **options: Any) -> None:
         leaves, groups = read(parameters)
@@ -153,6 +156,10 @@ class Optimizer:
                 None.
             TypeError: a gradient is not a floating array.
         """
+        self._step(gradients)
+
+    def _step(self, gradients: Any, ended: Callable[[int], None] | None = None) -> None:
+        """:meth:`step`; ``ended`` is called with each part once its launches are made."""
         leaves = aligned(gradients, self.names, self.parameters, self._indices)
         if self._replaced != capture_hooks.replaced:
             self._forget()
@@ -169,7 +176,7 @@ class Optimizer:
             self._check_gradients(leaves)
             result = self._steps.keep(key, self._worked_out(layouts, options))
         capture_hooks.repeated(partial(self._count, result.members))
-        result.run(self, leaves, options)
+        result.run(self, leaves, options, ended)
 
     def _options(self, group: Group) -> dict[str, Any]:
         """All options of a group: its own, and the optimizer's for the others."""

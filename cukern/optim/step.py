@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -50,12 +50,14 @@ class Step:
                 continue
             self._written += [parameter, *[optimizer._state[i][slot] for slot in slots[i]]]
             kind = parameter.device, parameter.dtype, _known(layouts[i]).dtype
-            kinds.setdefault((group_of[i], optimizer._updates[i], slots[i], *kind), []).append(i)
-        for (group, _, names, device, dtype, given), indices in kinds.items():
+            kind = optimizer._part_of.get(i, 0), group_of[i], optimizer._updates[i], slots[i], *kind
+            kinds.setdefault(kind, []).append(i)
+        for (part, group, _, names, device, dtype, given), indices in kinds.items():
             sizes = [optimizer.parameters[i].size for i in indices]
             for batch in batches(device, dtype, dtypes.info(dtype).acc, sizes, 2 + len(names)):
                 own = tuple(indices[k] for k in batch.members)
-                self._launches.append(_Launch(optimizer, group, own, names, given, batch))
+                self._launches.append(_Launch(optimizer, part, group, own, names, given, batch))
+        self._launches.sort(key=lambda launch: launch.part)
         self._name = optimizer._kernel.name
 
     def in_step(self, updates: Sequence[int]) -> bool:
@@ -63,9 +65,13 @@ class Step:
         return all(one.in_step(updates) for one in self._launches)
 
     def run(
-        self, optimizer: Optimizer, gradients: Sequence[Any], options: Sequence[Mapping[str, Any]]
+        self,
+        optimizer: Optimizer,
+        gradients: Sequence[Any],
+        options: Sequence[Mapping[str, Any]],
+        ended: Callable[[int], None] | None = None,
     ) -> None:
-        """Update the parameters of the optimizer."""
+        """Update the parameters of the optimizer; ``ended`` is called with each part after its last launch."""
         given = list(gradients)
         for i in self._reordered:
             given[i] = self._copied(i, given[i])
@@ -74,8 +80,10 @@ class Step:
             for i in self.members:
                 if given[i]._storage in self._own:
                     given[i] = self._copied(i, given[i])
-        for launch in self._launches:
+        for launch, after in zip(self._launches, [*self._launches[1:], None], strict=True):
             launch.run(optimizer, given, options[launch.group])
+            if ended is not None and (after is None or after.part > launch.part):
+                ended(launch.part)
         if capture_hooks.recorder() is None:
             for array in self._written:
                 storage = array._storage
@@ -93,18 +101,19 @@ class Step:
 
 
 class _Launch:
-    """One launch: parameters of one group, dtype and device with the same number of updates."""
+    """One launch: parameters of one part and group, dtype and device with the same number of updates."""
 
     def __init__(
         self,
         optimizer: Optimizer,
+        part: int,
         group: int,
         indices: tuple[int, ...],
         slots: tuple[str, ...],
         given: dtypes.DType,
         batch: Batch,
     ) -> None:
-        self.group = group
+        self.part, self.group = part, group
         self._indices = indices
         self._slots = slots
         self._batch = batch

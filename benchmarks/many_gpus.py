@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import json
 import math
 import os
@@ -32,6 +33,7 @@ from cukern import distributed
 from cukern.bench.timing import _CYCLES_A_SECOND, _SPIN
 from cukern.distributed import nccl
 
+capture = importlib.import_module("cukern.capture")
 #: Timed blocks of steps; the steps are not waited for one by one.
 BLOCKS, STEPS = 4, 10
 MIB = tuple(4**k for k in range(6))
@@ -132,8 +134,12 @@ def steps(options: argparse.Namespace, gpt: Any, preset: Any) -> None:
     rows: dict[str, Callable[[], Callable[..., Any]]] = {
         "each GPU alone": lambda: gpt.make_step(model),
         "plain": lambda: parallel_step(model, gpt, preset, 0, True),
+        "plain, priorities": lambda: parallel_step(model, gpt, preset, 0, True),
         "ZeRO 1": lambda: parallel_step(model, gpt, preset, 1, True),
+        "ZeRO 1, priorities": lambda: parallel_step(model, gpt, preset, 1, True),
+        "plain, buckets of 12 MiB": lambda: parallel_step(model, gpt, preset, 0, True, bucket_bytes=12 << 20),
         "plain, buckets of 64 MiB": lambda: parallel_step(model, gpt, preset, 0, True, bucket_bytes=64 << 20),
+        "ZeRO 1, buckets of 64 MiB": lambda: parallel_step(model, gpt, preset, 1, True, bucket_bytes=64 << 20),
         "plain, one bucket": lambda: parallel_step(model, gpt, preset, 0, True, bucket_bytes=1 << 30),
         "plain, not captured": lambda: parallel_step(model, gpt, preset, 0, False),
         "ZeRO 3": lambda: parallel_step(model, gpt, preset, 3, True),
@@ -146,11 +152,14 @@ def steps(options: argparse.Namespace, gpt: Any, preset: Any) -> None:
         taken = gpt.taken_since(device) if on_gpu else int
         for p, value in zip(model.parameters(), first, strict=True):
             p[...] = ck.asarray(value)
+        capture.PRIORITIES = name.endswith("priorities")
         start = time.perf_counter()
         step: Any = make()
         losses = [over_ranks(float(step(*batch)), "mean") for _ in range(3)]
         begun = time.perf_counter() - start
         ms = timed(lambda step=step: step(*batch), device.synchronize, options.scale)
+        if name == "each GPU alone":
+            slowest = over_ranks(ms, "max")
         ms = over_ranks(ms, "min" if name == "each GPU alone" else "max")
         memory = over_ranks((taken() + of_model) / 2**20, "max")
         found[name] = {"ms": ms, "mib": memory, "losses": losses}
@@ -159,6 +168,7 @@ def steps(options: argparse.Namespace, gpt: Any, preset: Any) -> None:
         table.row(name, ms, ideal, f"{memory:.0f}", f"{begun:.0f}", shown)
         del step
         gc.collect()
+    table.lines("", f"The slowest GPU alone: {slowest:.2f} ms.", "")
     if world.rank == 0:
         (options.folder / "steps.json").write_text(json.dumps(found))
     plain = np.asarray(found["plain"]["losses"])
@@ -326,7 +336,7 @@ def collectives(options: argparse.Namespace) -> None:
             gc.collect()  # NCCL's communicators end after the graphs that use them
             device.backend.free_unused()
     x = ck.zeros(BASE)
-    calls: list[Any] = [lambda: distributed.all_reduce(x)]
+    calls: list[Any] = [lambda: distributed.all_reduce(x, out=x)]
     if torch is not None:
         t = torch.from_dlpack(x)
         calls.append(lambda: torch.distributed.all_reduce(t))
@@ -362,6 +372,7 @@ def called_and_graphs(size: int, dtype: str, torch: Any, world: Any) -> list[tup
         ck.asarray(np.random.default_rng(k).standard_normal(BASE), dtype=dtype) for k in range(world.size)
     ]
     x = ck.tile(bases[world.rank], size // BASE)
+    y = ck.copy(x)
     total = sum(one.astype("float64") for one in bases)
     largest = float(ck.max(ck.abs(total)))
 
@@ -370,18 +381,25 @@ def called_and_graphs(size: int, dtype: str, torch: Any, world: Any) -> list[tup
         limit = largest * world.size * (2**-8 if dtype == "bfloat16" else 2**-23)
         assert apart <= limit, (size, dtype, apart, limit)
 
-    def several(x: Any) -> Any:
+    def again() -> None:
+        y[...] = x
+
+    def several() -> None:
         for _ in range(IN_GRAPH):
-            made = distributed.all_reduce(x)
-        return made[:BASE]  # a graph's results are copied
+            distributed.all_reduce(y, out=y)
 
     check(distributed.all_reduce(x))
-    graph = ck.capture(lambda: several(x))
+    once = ck.capture(lambda: distributed.all_reduce(y, out=y)[:BASE])
     for _ in range(3):
-        check(graph())
-    sides: list[tuple[Any, Any, int]] = [(lambda: None, lambda: distributed.all_reduce(x), 1)]
+        again()
+        check(once())
+    check(y)
+    graph = ck.capture(several)
+    for _ in range(3):
+        graph()
+    sides: list[tuple[Any, Any, int]] = [(again, lambda: distributed.all_reduce(y, out=y), 1)]
     if torch is None:
-        return [*sides, (lambda: None, graph, IN_GRAPH)]
+        return [*sides, (again, graph, IN_GRAPH)]
     t = torch.from_dlpack(x).clone()
     reset = lambda: t.copy_(torch.from_dlpack(x))  # noqa: E731
     torch.distributed.all_reduce(t)
@@ -400,7 +418,7 @@ def called_and_graphs(size: int, dtype: str, torch: Any, world: Any) -> list[tup
     return [
         *sides,
         (reset, lambda: torch.distributed.all_reduce(t), 1),
-        (lambda: None, graph, IN_GRAPH),
+        (again, graph, IN_GRAPH),
         (reset, theirs.replay, IN_GRAPH),
     ]
 

@@ -19,6 +19,7 @@ from .autodiff import tape
 from .autodiff.cotangents import is_array
 from .cache import Cache
 from .device import Device, capture_hooks, current
+from .device.cuda.driver import PrioritizedGraph
 from .dtypes import DType, get_default_dtype
 from .errors import CaptureError
 from .shape.copy import Copies
@@ -30,6 +31,8 @@ R = TypeVar("R")
 _ARRAYS = frozenset((Array,))
 #: Modules whose types compare by value.
 _OF_VALUES = frozenset(("builtins", "datetime", "decimal", "fractions", "pathlib"))
+#: Whether kernels of a graph with collectives have the priorities of their streams.
+PRIORITIES = False
 #: Bytes of changing numbers in a step: the most that the driver copies before it returns.
 _LIVE_BYTES = 65536
 
@@ -276,18 +279,25 @@ class _Graph:
                     capture_hooks.begin(None)
                     # The step may have ended the recording.
                     with suppress(self._cuda.runtime.CUDARuntimeError):
-                        graph = stream.end_capture()
+                        graph = self._ended()
                 if self.left or self._parts:
                     stream.synchronize()
         if graph is None and not self.left:
             raise CaptureError(f"capture: {_name(step)} does something that a graph cannot record")
         return result, graph
 
+    def _ended(self) -> Any:
+        """The graph of what was recorded since the capture of the stream began."""
+        runtime = self._cuda.runtime
+        if PRIORITIES and self._after and hasattr(runtime, "streamEndCapture"):
+            return PrioritizedGraph(self.device.xp, self._stream)
+        return self._stream.end_capture()
+
     def _run(self) -> Any:
         """Run what has been recorded, and return its graph."""
         self._join()
         capture_hooks.begin(None)
-        graph = self._stream.end_capture()
+        graph = self._ended()
         event = self._cuda.Event(disable_timing=True)
         event.record(self._outer)
         self._stream.wait_event(event)

@@ -45,7 +45,7 @@ def all_reduce(x: Array, op: str = "sum", group: Group | None = None, *, out: Ar
         x: of the same shape and dtype on every rank.
         op: ``"sum"``, ``"mean"``, ``"prod"``, ``"max"`` or ``"min"``. Sum and mean are differentiable.
         group: the ranks; all when None.
-        out: the array to write the result to, of the shape of ``x``; it may be ``x`` itself, which takes no more memory.
+        out: the array to write the result to, of the shape of ``x``: ``x`` itself, or another.
 
     Returns:
         ``out``, or a new array of the shape and dtype of ``x``.

@@ -33,8 +33,15 @@ class Deferred(Array):
     def _seen(self, layout: Layout, offset: int = 0) -> Array:
         """The view, not computed either if it has all elements."""
         if layout.contiguous and layout.nbytes == self.nbytes:
-            return Deferred.of(layout, _MEMORY.__get__(self))
+            return type(self).of(layout, _MEMORY.__get__(self))
         return super()._seen(layout, offset)
+
+
+class Arriving(Deferred):
+    """One that nobody but its function can write: it need not be computed before it is read."""
+
+    __slots__ = ()
+    arriving = True
 
 
 def _computed(name: str) -> Any:
@@ -59,7 +66,7 @@ for _name in ("_memory", "_ndarray", "_operand"):
 
 def computed(x: Array) -> None:
     """Compute an array that is not computed yet."""
-    if type(x) is Deferred:
+    if isinstance(x, Deferred):
         _ = x._operand
 
 

@@ -268,17 +268,26 @@ def require_floats(leaves: Sequence[Any], tree: Any, what: str) -> None:
 class Forgotten:
     """What a record keeps of an array that is computed again when a derivative reads it."""
 
-    __slots__ = ("_key", "_storage", "dtype", "recipe", "shape")
+    __slots__ = ("_key", "_storage", "dtype", "order", "recipe", "shape")
 
     def __init__(self, array: Array) -> None:
         self._key, self._storage, self.recipe = array._key, array._storage, array._storage.recipe
         self.shape, self.dtype = array.shape, array.dtype
+        #: The axes in memory where that is not C order.
+        self.order = None if array.is_contiguous else array._planned().order
 
     def again(self) -> Array:
         """The array, to tapes the same as the original, which has not been written since."""
-        result: Array = self.recipe.array(self.shape)
+        result: Array = self.recipe.array(
+            self.shape if self.order is None else tuple([self.shape[axis] for axis in self.order])
+        )
         result._planned()
-        result._key, result._storage.version = self._key, self._storage.version
+        result._storage.version = self._storage.version
+        if self.order is not None:
+            axes = [self.order.index(axis) for axis in range(len(self.shape))]
+            result = type(result)._wrap(result._data.transpose(axes), result.device, result._storage)
+            result._planned()
+        result._key = self._key
         return result
 
 
@@ -508,7 +517,9 @@ def _pull(
                 key in keep
             ):  # what the caller gets is computed now, before what it is computed from may be written
                 held: Any = cotangents[key]
-                getattr(held.newest() if type(held) is Parts else held, "_operand", None)
+                held = held.newest() if type(held) is Parts else held
+                if not getattr(held, "arriving", False):
+                    getattr(held, "_operand", None)
 
 
 def accumulate(

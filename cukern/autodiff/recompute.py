@@ -78,6 +78,46 @@ class Recipe:
             return self.cached._alias() if same else registered().reshape(self.cached, shape)
 
 
+class Again:
+    """How another makes a result again, such as one that is gathered from several processes.
+
+    A record keeps none of its views in any order of its axes either. Tapes forget such a result in any case.
+
+    Args:
+        make: makes the result.
+        drop: called when no derivative reads it any longer.
+    """
+
+    depth = 0
+
+    def __init__(self, result: Array, make: Callable[[], Array], drop: Callable[[], None]) -> None:
+        self._make, self._drop, self.key = make, drop, result._key
+        self.dtype, self.size, self.version = result.dtype, result.size, result._storage.version
+
+    @staticmethod
+    def note(
+        result: Array, make: Callable[[], Array], drop: Callable[[], None], tapes: Sequence[Tape]
+    ) -> None:
+        """Give a recorded result its recipe."""
+        result._storage.recipe = recipe = Again(result, make, drop)
+        for tape in tapes:
+            tape._recipes[result._key] = recipe
+
+    @property
+    def cached(self) -> None:
+        """Nothing, which is set when the result is no longer read."""
+
+    @cached.setter
+    def cached(self, value: None) -> None:
+        self._drop()
+
+    def array(self, shape: tuple[int, ...]) -> Array:
+        """The result in a shape, as an array that no tape knows."""
+        with stop_recording():
+            made = self._make()
+            return made._alias() if made.shape == shape else registered().reshape(made, shape)
+
+
 def note(
     name: str,
     compute: Callable[..., Array],
@@ -106,10 +146,11 @@ def forgotten(saved: Sequence[Array | None], tape: Tape) -> list[Array | Forgott
 
 def _repeatable(array: Array, tape: Tape) -> bool:
     """Whether an array has all elements of a result for which the tape has a recipe, and was not written since."""
-    recipe: Recipe | None = array._storage.recipe
+    recipe: Recipe | Again | None = array._storage.recipe
     if recipe is None or tape._recipes.get(recipe.key) is not recipe:
         return False
-    return array.is_contiguous and (array.dtype, array.size, array._storage.version) == (
+    ordered = array.is_contiguous or (type(recipe) is Again and array._planned().order is not None)
+    return ordered and (array.dtype, array.size, array._storage.version) == (
         recipe.dtype,
         recipe.size,
         recipe.version,

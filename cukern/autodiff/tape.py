@@ -45,7 +45,7 @@ from .cotangents import (
     written,
     zeros_like,
 )
-from .recompute import Recipe, forgotten
+from .recompute import Again, Recipe, forgotten
 from .state import Pause, active, begin, end, opened, state, stop_recording
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def append(
     versions: list[int] = []
     for array in saved:
         versions.append(0 if array is None else array._storage.version)
-    kept = forgotten(saved, tapes[0]) if saved and tapes[0].recompute else saved
+    kept = forgotten(saved, tapes[0]) if saved and tapes[0]._recipes else saved
     recorded = operation, inputs, tuple(outputs), kept, tuple(versions), values
     for tape in tapes:
         tape._records.append(recorded)
@@ -282,7 +282,7 @@ class Tape:
         self.persistent, self.recompute = persistent, recompute
         self._tracked: MutableMapping[int | None, int] = {}
         self._records: list[Record] = []
-        self._recipes: dict[int | None, Recipe] = {}
+        self._recipes: dict[int | None, Recipe | Again] = {}
         self._watched: set[int | None] = set()
         _tapes.add(ref(self, _tapes.discard))
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -16,43 +14,25 @@ from ..autodiff.tape import stop_recording
 from ..nn.parameter import Parameter
 from ..optim.optimizer import Optimizer
 from .collectives import gathered, scattered
+from .flat import Flat
 from .group import Group
-from .sharded import ALIGNED, Shard
+from .sharded import Shard
 
 
-@dataclass(eq=False)
-class Bucket:
+class Bucket(Flat):
     """Parameters that are reduced together, one after another in flat memory.
 
-    Attributes:
+    Args:
         members: the indices of the parameters, in the order in which their gradients are expected.
-        offsets: the offset of each, in elements.
-        size: elements in all, with the gaps between them.
+        shapes, ranks: as :class:`.flat.Flat` takes them.
         group: the index of their group in the optimizer.
     """
 
-    members: tuple[int, ...]
-    offsets: tuple[int, ...]
-    size: int
-    group: int
-
-    def gaps(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
-        """The begin and end of each gap between and behind members of these sizes."""
-        ends = (*self.offsets[1:], self.size)
-        filled = [offset + size for offset, size in zip(self.offsets, sizes, strict=True)]
-        return [(begin, end) for begin, end in zip(filled, ends, strict=True) if begin < end]
-
-    def own(self, flat: Array, group: Group) -> Array:
-        """A rank's equal part of the bucket's flat memory."""
-        share = self.size // group.size
-        return flat[group.rank * share : (group.rank + 1) * share]
-
-    def cut(self, flat: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
-        """The members' parts of flat memory, as views in their shapes."""
-        return [
-            flat[offset : offset + math.prod(shape)].reshape(shape)
-            for offset, shape in zip(self.offsets, shapes, strict=True)
-        ]
+    def __init__(
+        self, members: Sequence[int], shapes: Sequence[tuple[int, ...]], ranks: int, group: int
+    ) -> None:
+        super().__init__(shapes, ranks)
+        self.members, self.group = tuple(members), group
 
 
 class Mean:
@@ -99,19 +79,17 @@ class Mean:
         self.whole()
 
 
-def promised(
-    bucket: Bucket, shapes: Sequence[tuple[int, ...]], like: Array, flat: Callable[[], Array]
-) -> list[Array]:
+def promised(bucket: Bucket, like: Array, flat: Callable[[], Array]) -> list[Array]:
     """The members' parts of flat memory of the dtype of ``like``, on a GPU got by ``flat`` when one is first read."""
 
     @cache
     def parts() -> list[Array]:
         with stop_recording():
-            return bucket.cut(flat(), shapes)
+            return bucket.cut(flat())
 
     if like.device.addressable:
         return parts()
-    layouts = [fresh_layout(like.device, like.dtype, shape) for shape in shapes]
+    layouts = [fresh_layout(like.device, like.dtype, shape) for shape in bucket.shapes]
     return [Deferred.of(layout, lambda k=k: parts()[k]) for k, layout in enumerate(layouts)]  # type: ignore[misc]
 
 
@@ -132,7 +110,7 @@ def planned(optimizer: Optimizer, ranks: int, most: int) -> list[Bucket]:
 
     def close(kind: Any) -> None:
         members = open_.pop(kind)
-        buckets.append(_bucket(members, [parameters[i].size for i in members], kind[0], ranks))
+        buckets.append(Bucket(members, [parameters[i].shape for i in members], ranks, kind[0]))
 
     for i in reversed(range(len(parameters))):
         one = parameters[i]
@@ -148,12 +126,3 @@ def planned(optimizer: Optimizer, ranks: int, most: int) -> list[Bucket]:
     for kind in list(open_):
         close(kind)
     return buckets
-
-
-def _bucket(members: Sequence[int], sizes: Sequence[int], group: int, ranks: int) -> Bucket:
-    offsets, end = [], 0
-    for size in sizes:
-        offsets.append(end)
-        end += -(-size // ALIGNED) * ALIGNED
-    whole = ALIGNED * ranks
-    return Bucket(tuple(members), tuple(offsets), -(-end // whole) * whole, group)

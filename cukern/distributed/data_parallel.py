@@ -13,15 +13,13 @@ import numpy as np
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
-from ..array.creation import empty, zeros
+from ..array.creation import zeros
 from ..autodiff.tape import Tape, stop_recording
 from ..device import capture_hooks
-from ..dtypes import DType
 from ..elementwise.fuse import fuse
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..optim.clip import clip_by_global_norm
-from ..optim.multi import Copies
 from ..optim.optimizer import Optimizer
 from ..shape.copy import contiguous
 from .blocks import divide_blocks, like, require_no_steps
@@ -112,11 +110,6 @@ class DataParallel:
         self._members = self._member_names(self._members)
         self._divided = [i for i, one in enumerate(self._parameters) if isinstance(one, Shard)]
         self._buckets = planned(optimizer, self.group.size, bucket_bytes)
-        #: The launches that pack or unpack a bucket.
-        self._copies: dict[tuple[Bucket, DType], Copies] = {}
-        self._shapes = {
-            bucket: [self._parameters[i].shape for i in bucket.members] for bucket in self._buckets
-        }
         self._agree()
         #: The memory of each parameter and its version after a step, for parts of the parameters.
         self._versions: list[tuple[Any, int]] = []
@@ -177,38 +170,20 @@ class DataParallel:
             self._unpack(bucket, broadcast(self._packed(bucket, self._parameters), 0, self.group))
 
     def _packed(self, bucket: Bucket, arrays: Sequence[Array | None], dtype: Any = None) -> Array:
-        """The arrays of a bucket's members in flat memory; zeros for None and between them."""
+        """The arrays of a bucket's members in flat memory, in the parameters' dtype or another."""
         like = self._parameters[bucket.members[0]]
-        wanted = like.dtype if dtype is None else dtype
-        members = [self._parameters[i] for i in bucket.members]
-        given = []
-        for one, parameter in zip([arrays[i] for i in bucket.members], members, strict=True):
-            values = zeros(parameter.shape, dtype=wanted, device=like.device) if one is None else one
-            given.append(values.astype(wanted, copy=False).contiguous())
-        if len(given) == 1 and given[0].size == bucket.size:
-            return given[0].reshape(-1)
-        flat = empty(bucket.size, dtype=wanted, device=like.device)
-        for begin, end in bucket.gaps([one.size for one in members]):
-            flat[begin:end] = 0
-        self._copy(bucket, given, bucket.cut(flat, self._shapes[bucket]))
-        return flat
-
-    def _copy(self, bucket: Bucket, given: Sequence[Array], results: Sequence[Array]) -> None:
-        """Copy the members' values between them and the bucket."""
-        key = bucket, given[0].dtype
-        if key not in self._copies:
-            sizes = [self._parameters[i].size for i in bucket.members]
-            self._copies[key] = Copies(given[0].device, given[0].dtype, sizes)
-        self._copies[key](given, results)
+        return bucket.pack(
+            [arrays[i] for i in bucket.members], like.dtype if dtype is None else dtype, like.device
+        )
 
     def _unpack(self, bucket: Bucket, flat: Array) -> None:
         members = [self._parameters[i] for i in bucket.members]
         with stop_recording():
-            values = bucket.cut(flat, self._shapes[bucket])
+            values = bucket.cut(flat)
             for k, one in enumerate(members):
                 if not one.is_contiguous:  # its memory is in another order
                     values[k] = contiguous(values[k], one._planned().order)
-            self._copy(bucket, values, members)
+            bucket.copy(values, members)
             for one in members:
                 one._bump("DataParallel.step")
 
@@ -300,7 +275,7 @@ class DataParallel:
     def _set(self, arrays: list[Array | None], number: int, flat: Callable[[], Array]) -> None:
         """Set the arrays of a bucket's members to parts of flat memory, see :func:`.buckets.promised`."""
         bucket = self._buckets[number]
-        parts = promised(bucket, self._shapes[bucket], self._last[number].part(), flat)
+        parts = promised(bucket, self._last[number].part(), flat)
         for i, part in zip(bucket.members, parts, strict=True):
             arrays[i] = part
 
@@ -441,7 +416,7 @@ class DataParallel:
 
     def _lay(self, bucket: Bucket, flat: Array) -> None:
         """Let parameters have their memory in the flat memory, which has their values."""
-        for i, view in zip(bucket.members, bucket.cut(flat, self._shapes[bucket]), strict=True):
+        for i, view in zip(bucket.members, bucket.cut(flat), strict=True):
             self._parameters[i]._replace(view)
 
     def _sharded(self) -> Optimizer:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -11,18 +13,23 @@ from .. import namespace as ops
 from .. import pytree
 from ..array import Array
 from ..array.creation import asarray, empty, zeros
+from ..array.deferred import Arriving
+from ..autodiff import tape
+from ..autodiff.cotangents import written
+from ..autodiff.recompute import Again
 from ..autodiff.tape import stop_recording
-from ..function import checkpoint
+from ..device import capture_hooks
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from .checkpoint import Piece
-from .collectives import all_gather, broadcast
+from .collectives import broadcast, gathered, reduce_scatter, scattered
+from .flat import Flat
 from .group import Group, world
 
 __all__ = ["Shard", "ShardedModule", "load_model_state", "model_state", "shard_module"]
 
-#: Parameters begin at multiples of so many elements, so that kernels may read 16 bytes at once.
-ALIGNED = 16
+#: For each group, the modules whose parameters were gathered since the first of them was called.
+_passes: WeakKeyDictionary[Group, list[ref[ShardedModule]]] = WeakKeyDictionary()
 
 
 class Member(NamedTuple):
@@ -88,11 +95,53 @@ class _Hidden:
         self.module = module
 
 
+class _State:
+    """What a module knows of its passes; no parameter of it.
+
+    Attributes:
+        before, following: the modules that were called before and after this one.
+        passed: whether a pass has ended in which it was called, so that ``following`` is right.
+        coming: the parameters that are on their way, for which recording of a graph, of which versions of the shards.
+    """
+
+    def __init__(self) -> None:
+        self.before: Callable[[], ShardedModule | None] = _nothing
+        self.following: Callable[[], ShardedModule | None] = _nothing
+        self.passed = False
+        self.coming: tuple[Any, list[int], list[Callable[[], Array]]] | None = None
+
+
+def _nothing() -> None:
+    """In the place of a reference to another module."""
+
+
+class _Again:
+    """A module's whole parameters for its backward pass, from the first that is read to the last."""
+
+    def __init__(self, module: ShardedModule) -> None:
+        self._module = module
+        self._values: list[Array] | None = None
+
+    def values(self) -> list[Array]:
+        """The parameters; those of the module before are on their way then."""
+        if self._values is None:
+            self._values = self._module._whole()
+            if (before := self._module._state.before()) is not None:
+                before._gather()
+        return self._values
+
+    def drop(self) -> None:
+        """Let them go."""
+        self._values = None
+
+
 class ShardedModule(Module):
     """A module of which this rank keeps an equal part of the parameters; from :func:`shard_module`.
 
     A call gathers the parameters from all ranks, calls the module and lets them go. The backward pass gathers them
-    again, computes the module's results again, and gives each rank the summed gradient of its part.
+    again, and gives each rank the summed gradient of its part. While a module computes, the parameters are gathered of
+    the one that was called after it in the pass before, in the backward pass of the one that was called before it; so two
+    modules at most are whole at a time.
 
     Attributes:
         shards: this rank's parts, one for each dtype.
@@ -111,9 +160,14 @@ class ShardedModule(Module):
             more = None if kind is None else kind(one)
             kinds.setdefault((one.dtype, one.device, one.trainable, more), []).append(i)
         self._indices = list(kinds.values())
-        self.shards = [self._divided([named[i] for i in indices]) for indices in self._indices]
+        self._flats = [Flat([named[i][1].shape for i in own], group.size) for own in self._indices]
+        self.shards = [
+            self._divided([named[i] for i in own], flat)
+            for own, flat in zip(self._indices, self._flats, strict=True)
+        ]
         for _, one in named:
             one._replace(empty((0,), dtype=one.dtype, device=one.device))
+        self._state = _State()
 
     def __getattr__(self, name: str) -> Any:
         hidden = vars(self).get("_hidden")
@@ -124,37 +178,114 @@ class ShardedModule(Module):
             )
         return super().__getattr__(name)
 
-    def _divided(self, named: list[tuple[str, Parameter]]) -> Shard:
+    def _divided(self, named: list[tuple[str, Parameter]], flat: Flat) -> Shard:
         first, group = named[0][1], self._group
-        parts: list[Array] = []
-        members, total = [], 0
-        for name, one in named:
-            members.append(Member(name, one.shape, total))
-            parts += [one.reshape(-1), zeros(-one.size % ALIGNED, dtype=one.dtype, device=one.device)]
-            total += one.size + parts[-1].size
-        whole = -(-total // (ALIGNED * group.size)) * ALIGNED * group.size
         with stop_recording():
-            parts.append(zeros(whole - total, dtype=first.dtype, device=first.device))
-            flat = broadcast(ops.concat(parts), 0, group)
-        share = whole // group.size
-        shard = Shard(flat[group.rank * share : (group.rank + 1) * share])
-        shard.members, shard.start, shard.trainable = tuple(members), group.rank * share, first.trainable
+            whole = broadcast(flat.pack([one for _, one in named], first.dtype, first.device), 0, group)
+            shard = Shard(flat.own(whole, group))
+        shard.members = tuple(
+            Member(name, one.shape, begin) for (name, one), begin in zip(named, flat.offsets, strict=True)
+        )
+        shard.start, shard.trainable = group.rank * shard.size, first.trainable
         return shard
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The result of the module with all of its parameters."""
-        module = self._hidden.module
+        module, state = self._hidden.module, self._state
         if module.training != self.training:
             module.train(self.training)
-        return checkpoint(self._whole)(self.shards, *args, **kwargs)
+        self._follow()
+        values = self._whole()
+        if (following := state.following()) is not None:
+            following._gather()
+        tracking = tape.tracked(self.shards)
+        if tracking is not None:
+            self._record(values, tracking)
+        result = pytree.replace(module, values)(*args, **kwargs)
+        if tracking is not None and following is None and state.passed:
+            self._gather()  # the backward pass begins with it
+        return result
 
-    def _whole(self, shards: list[Shard], *args: Any, **kwargs: Any) -> Any:
+    def _follow(self) -> None:
+        """Note which module was called before this one."""
+        others = _passes.setdefault(self._group, [])
+        if any(one() is self for one in others):
+            for one in others:
+                if (module := one()) is not None:
+                    module._state.passed = True
+            others.clear()
+        if others and (before := others[-1]()) is not None:
+            before._state.following, self._state.before = ref(self), ref(before)
+        others.append(ref(self))
+
+    def _gather(self) -> None:
+        """Begin to gather the parameters while launches go on."""
+        state, recorder = self._state, capture_hooks.recorder()
+        if state.coming is None or state.coming[0] is not recorder or state.coming[1] != self._versions():
+            with stop_recording():
+                flats = [gathered(one, self._group, aside=True) for one in self.shards]
+            state.coming = recorder, self._versions(), flats
+            capture_hooks.joined(self._drop)
+
+    def _drop(self) -> None:
+        """Wait for what is on its way, and let it go."""
+        if self._state.coming is not None:
+            for arrive in self._state.coming[2]:
+                arrive()
+            self._state.coming = None
+
+    def _versions(self) -> list[int]:
+        return [one._storage.version for one in self.shards]
+
+    def _whole(self) -> list[Array]:
+        """The parameters, gathered."""
+        self._gather()
+        assert self._state.coming is not None
+        (*_, flats), self._state.coming = self._state.coming, None
         values: list[Any] = [None] * sum(map(len, self._indices))
-        for shard, own, indices in zip(shards, self.shards, self._indices, strict=True):
-            flat = all_gather(shard, group=self._group)
-            for i, one in zip(indices, own.members, strict=True):
-                values[i] = flat[one.begin : one.begin + one.size].reshape(one.shape)
-        return pytree.replace(self._hidden.module, values)(*args, **kwargs)
+        with stop_recording():
+            for arrive, flat, indices in zip(flats, self._flats, self._indices, strict=True):
+                for i, one in zip(indices, flat.cut(arrive()), strict=True):
+                    values[i] = Array._wrap(one._data, one.device)  # to tapes with memory of its own
+        return values
+
+    def _record(self, values: list[Array], tracking: tape.Tracking) -> None:
+        """Record the parameters as results of the shards, which tapes do not keep but gather again."""
+        versions, again = self._versions(), _Again(self)
+
+        def compute(i: int) -> Array:
+            for one, version in zip(self.shards, versions, strict=True):
+                if one._storage.version != version:
+                    raise written(one)
+            return again.values()[i]
+
+        def backward(
+            cotangents: Sequence[Array | None], saved: object, needs: Sequence[bool]
+        ) -> list[Array | None]:
+            parts = zip(self._indices, self._flats, self.shards, needs, strict=True)
+            return [
+                self._summed([cotangents[i] for i in own], flat, shard) if needed else None
+                for own, flat, shard, needed in parts
+            ]
+
+        tape.record("ShardedModule", self.shards, values, backward, materialize=False, tracking=tracking)
+        for i, value in enumerate(values):
+            Again.note(value, partial(compute, i), again.drop, tracking[2])
+
+    def _summed(self, cotangents: Sequence[Array | None], flat: Flat, shard: Shard) -> Array | None:
+        """This rank's part of the sum over ranks of the gradients of what a shard has parts of."""
+        if tape.recording([one for one in cotangents if one is not None]):
+            parts: list[Array] = []
+            ends = (*flat.offsets[1:], flat.size)
+            for one, shape, begin, end in zip(cotangents, flat.shapes, flat.offsets, ends, strict=True):
+                own = zeros(shape, dtype=shard.dtype, device=shard.device) if one is None else one
+                gap = zeros(end - begin - own.size, dtype=shard.dtype, device=shard.device)
+                parts += [own.reshape(-1), gap]
+            return reduce_scatter(ops.concat(parts), group=self._group)
+        with stop_recording():
+            packed = flat.pack(cotangents, shard.dtype, shard.device)
+            part = scattered(packed, "sum", self._group, aside=True)
+        return Arriving.of(shard._planned(), part)
 
     def extra_repr(self) -> str:
         """The number of elements here and in all."""

@@ -80,9 +80,10 @@ class Step:
             for i in self.members:
                 if given[i]._storage in self._own:
                     given[i] = self._copied(i, given[i])
-        for launch, after in zip(self._launches, [*self._launches[1:], None], strict=True):
-            launch.run(optimizer, given, options[launch.group])
-            if ended is not None and (after is None or after.part > launch.part):
+        for _, part in itertools.groupby(self._launches, lambda launch: launch.part):
+            for launch in part:
+                launch.run(optimizer, given, options[launch.group])
+            if ended is not None:
                 ended(launch.part)
         if capture_hooks.recorder() is None:
             for array in self._written:

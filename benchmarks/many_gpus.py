@@ -82,7 +82,7 @@ def parallel_step(
     training = distributed.DataParallel(optimizer(model, gpt, preset), shard=shard, model=model, **more)
 
     def step(codes: Any, following: Any) -> Any:
-        with ck.Tape(recompute=shard < 3) as tape:
+        with ck.Tape(recompute=True) as tape:
             loss = model.loss(codes, following)
         gradients, _ = training.clip(training.gradient(tape, loss), 1.0)
         training.step(gradients)
@@ -139,7 +139,9 @@ def steps(options: argparse.Namespace, gpt: Any, preset: Any) -> None:
         "ZeRO 1, priorities": lambda: parallel_step(model, gpt, preset, 1, True),
         "plain, buckets of 12 MiB": lambda: parallel_step(model, gpt, preset, 0, True, bucket_bytes=12 << 20),
         "plain, buckets of 64 MiB": lambda: parallel_step(model, gpt, preset, 0, True, bucket_bytes=64 << 20),
-        "ZeRO 1, buckets of 64 MiB": lambda: parallel_step(model, gpt, preset, 1, True, bucket_bytes=64 << 20),
+        "ZeRO 1, buckets of 64 MiB": lambda: parallel_step(
+            model, gpt, preset, 1, True, bucket_bytes=64 << 20
+        ),
         "plain, one bucket": lambda: parallel_step(model, gpt, preset, 0, True, bucket_bytes=1 << 30),
         "plain, not captured": lambda: parallel_step(model, gpt, preset, 0, False),
         "ZeRO 3": lambda: parallel_step(model, gpt, preset, 3, True),

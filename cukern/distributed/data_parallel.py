@@ -447,7 +447,7 @@ class DataParallel:
         ]
         made = like(given, groups)
         made._part_of = {
-            position: self._gather_order.index(k) if k < len(self._buckets) else k
+            position: self._gather_order.index(k) if k < len(self._buckets) else len(self._buckets)
             for position, k in enumerate(self._order)
         }
         return made

@@ -127,7 +127,7 @@ class _Again:
         if self._values is None:
             self._values = self._module._whole()
             if (before := self._module._state.before()) is not None:
-                before._gather()
+                before._ahead()
         return self._values
 
     def drop(self) -> None:
@@ -139,9 +139,8 @@ class ShardedModule(Module):
     """A module of which this rank keeps an equal part of the parameters; from :func:`shard_module`.
 
     A call gathers the parameters from all ranks, calls the module and lets them go. The backward pass gathers them
-    again, and gives each rank the summed gradient of its part. While a module computes, the parameters are gathered of
-    the one that was called after it in the pass before, in the backward pass of the one that was called before it; so two
-    modules at most are whole at a time.
+    again, and gives each rank the summed gradient of its part. While a module computes, those of the next one travel: of
+    the module that came after it in an earlier pass, in the backward pass before it. Two at most are whole at a time.
 
     Attributes:
         shards: this rank's parts, one for each dtype.
@@ -195,15 +194,15 @@ class ShardedModule(Module):
         if module.training != self.training:
             module.train(self.training)
         self._follow()
-        values = self._whole()
-        if (following := state.following()) is not None:
-            following._gather()
+        values, following = self._whole(), state.following()
+        if following is not None:
+            following._ahead()
         tracking = tape.tracked(self.shards)
         if tracking is not None:
             self._record(values, tracking)
         result = pytree.replace(module, values)(*args, **kwargs)
         if tracking is not None and following is None and state.passed:
-            self._gather()  # the backward pass begins with it
+            self._ahead()  # the backward pass begins with it
         return result
 
     def _follow(self) -> None:
@@ -226,6 +225,11 @@ class ShardedModule(Module):
                 flats = [gathered(one, self._group, aside=True) for one in self.shards]
             state.coming = recorder, self._versions(), flats
             capture_hooks.joined(self._drop)
+
+    def _ahead(self) -> None:
+        """Begin to gather the parameters for a later call, if launches go on meanwhile."""
+        if not self.shards[0].device.addressable:
+            self._gather()
 
     def _drop(self) -> None:
         """Wait for what is on its way, and let it go."""
@@ -285,7 +289,7 @@ class ShardedModule(Module):
         with stop_recording():
             packed = flat.pack(cotangents, shard.dtype, shard.device)
             part = scattered(packed, "sum", self._group, aside=True)
-        return Arriving.of(shard._planned(), part)
+        return part() if shard.device.addressable else Arriving.of(shard._planned(), part)
 
     def extra_repr(self) -> str:
         """The number of elements here and in all."""

@@ -6,6 +6,7 @@ import glob
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -462,6 +463,51 @@ def check_shard_module() -> None:
     np.testing.assert_allclose(np.asarray(divided.eval()(x)), np.ones((8, 4)) @ weight.T + bias, rtol=1e-6)
     assert (np.asarray(divided.train()(x)) == 0.0).any()
     raises(ValueError, "buffer", call=lambda: cd.shard_module(ck.nn.BatchNorm(3)))
+
+
+def check_gradients_of_divided_modules() -> None:
+    """Of any order, also of a module that is called twice, checkpointed or not; the parameters are not kept for them."""
+    x = ck.asarray(given(RANK, "float64", (4, 3)) * 0.1)
+
+    def slopes(blocks: Any, shards: Any) -> Any:
+        with ck.Tape() as outer:
+            outer.watch(x)
+            with ck.Tape(persistent=True) as inner:
+                inner.watch(x)
+                y = ck.tanh(blocks[1](ck.tanh(blocks[0](blocks[0](x)))))
+                loss = cd.all_reduce(ck.sum(y * y))
+            first = inner.gradient(loss, [x, *shards])
+            again = inner.gradient(loss, [x, *shards])
+            slope = ck.sum(first[0] ** 2)
+        for one, other in zip(first, again, strict=True):
+            np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+        return first, outer.gradient(slope, x)
+
+    whole = [ck.nn.Linear(3, 3, rng=k).astype("float64") for k in (0, 1)]
+    blocks = [cd.shard_module(ck.nn.Linear(3, 3, rng=k).astype("float64")) for k in (0, 1)]
+    expected, second = slopes(whole, [one.weight for one in whole])
+    weight = np.asarray(cd.all_reduce(expected[1])).reshape(-1)
+    for called in (blocks, [ck.checkpoint(one) for one in blocks]):
+        found, slope = slopes(called, [one.shards[0] for one in blocks])
+        np.testing.assert_allclose(np.asarray(found[0]), np.asarray(expected[0]), rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(slope), np.asarray(second), rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(cd.all_gather(found[1]))[:9], weight, rtol=1e-11)
+    kept: list[weakref.ref[Any]] = []
+    gather = cd.ShardedModule._whole
+
+    def noted(self: Any) -> Any:
+        values = gather(self)
+        kept.extend(
+            weakref.ref(one._data.base if one._data.base is not None else one._data) for one in values
+        )
+        return values
+
+    with pytest.MonkeyPatch.context() as patch, ck.Tape() as tape:
+        patch.setattr(cd.ShardedModule, "_whole", noted)
+        loss = ck.sum(blocks[1](blocks[0](x)) ** 2)
+    assert len(kept) == 4 and all(one() is None for one in kept)
+    blocks[1].shards[0][...] = 0.0  # of which the gradient of what comes before is computed
+    raises(ck.GradientError, "was written by", call=lambda: tape.gradient(loss, blocks[0].shards))
 
 
 def check_sums_in_bfloat16() -> None:

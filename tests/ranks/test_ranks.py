@@ -74,6 +74,7 @@ def test_the_program_without_gpus(tmp_path: Path) -> None:
         "check_reductions",
         "check_layouts",
         "check_captured_steps",
+        "check_gradients_of_divided_modules",
     ]
     run = launched(2, str(HERE / "stand_in.py"), *arguments)
     passed_by(run, 2, set(arguments[2:]))

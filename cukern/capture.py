@@ -226,7 +226,7 @@ class _Graph:
         self._values: list[tuple[int, DType, Callable[[], Sequence[Any]]]] = []
         self._after: dict[object, Callable[[], None]] = {}
         self._writes: dict[int, tuple[Array, str]] = {}
-        self._joins: list[Callable[[], None]] = []
+        self._joins: list[Callable[[], object]] = []
         self._order: list[tuple[str, Any]] = []
         self._host = np.zeros(_LIVE_BYTES, np.uint8)
         self._used = 0
@@ -364,7 +364,7 @@ class _Graph:
         """Run ``action`` after each launch of the graph; of several of one ``key`` the first."""
         self._after.setdefault(key, action)
 
-    def join(self, action: Callable[[], None]) -> None:
+    def join(self, action: Callable[[], object]) -> None:
         """See :func:`.device.capture_hooks.joined`."""
         self._joins.append(action)
 

@@ -51,7 +51,7 @@ class Recorder(Protocol):
 
     def launched(self, key: object, action: Callable[[], None]) -> None: ...
 
-    def join(self, action: Callable[[], None]) -> None: ...
+    def join(self, action: Callable[[], object]) -> None: ...
 
     def end(self, why: str) -> None: ...
 
@@ -103,7 +103,7 @@ def repeated(action: Callable[[], None]) -> None:
         _state.recorder.repeat(action)
 
 
-def joined(action: Callable[[], None]) -> None:
+def joined(action: Callable[[], object]) -> None:
     """Run ``action`` before a capture in progress ends: it lets the current stream wait for what runs beside it."""
     if _state.recorder is not None:
         _state.recorder.join(action)

@@ -48,7 +48,8 @@ class Mean:
     def __init__(
         self, bucket: Bucket, flat: Array, group: Group, note: str, reuse: bool, parts: bool
     ) -> None:
-        self._group, self._note, self._part, self._whole = group, note, flat, flat
+        self._group, self._note, self._parts = group, note, parts
+        self._part = self._whole = flat
         self._reducing: Callable[[], Array] | None = None
         self._gathering: Callable[[], Array] | None = None
         if group.size > 1:
@@ -60,6 +61,7 @@ class Mean:
         """Wait for this rank's part."""
         if self._reducing is not None:
             self._part, self._reducing = self._reducing(), None
+            self._whole = self._part if self._parts else self._whole
         return self._part
 
     def gather(self) -> None:

@@ -7,7 +7,7 @@ ranks is a sum over ranks, of a gather a reduce-scatter, of a broadcast a sum at
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from .. import dtypes
@@ -371,7 +371,7 @@ def scattered(
         out = _new((x.shape[0] // group.size, *x.shape[1:]), carried)
     to = out
     work = engine.reduce_scatter(carried._data, to._data, op, about, aside)
-    return lambda: _finished(work, to, x.dtype, parts)
+    return cache(lambda: _finished(work, to, x.dtype, parts))
 
 
 def gathered(
@@ -390,7 +390,7 @@ def gathered(
         data = copied(data)  # MPI's arrays must not overlap
     to = _new(shape, x) if out is None else out
     work = group.engine(x.device).all_gather(data._data, to._data, about, aside)
-    return lambda: _finished(work, to, x.dtype)
+    return cache(lambda: _finished(work, to, x.dtype))
 
 
 def _holds(out: Array, x: Array) -> bool:

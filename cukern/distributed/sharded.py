@@ -289,6 +289,7 @@ class ShardedModule(Module):
         with stop_recording():
             packed = flat.pack(cotangents, shard.dtype, shard.device)
             part = scattered(packed, "sum", self._group, aside=True)
+        capture_hooks.joined(part)
         return part() if shard.device.addressable else Arriving.of(shard._planned(), part)
 
     def extra_repr(self) -> str:

@@ -139,8 +139,8 @@ class ShardedModule(Module):
     """A module of which this rank keeps an equal part of the parameters; from :func:`shard_module`.
 
     A call gathers the parameters from all ranks, calls the module and lets them go. The backward pass gathers them
-    again, and gives each rank the summed gradient of its part. While a module computes, those of the next one travel: of
-    the module that came after it in an earlier pass, in the backward pass before it. Two at most are whole at a time.
+    again, and gives each rank the summed gradient of its part. While a module computes, those of the next one travel:
+    of the module that came after it in an earlier pass, in the backward pass before it. Two at most are whole at a time.
 
     Attributes:
         shards: this rank's parts, one for each dtype.

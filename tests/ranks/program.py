@@ -466,7 +466,7 @@ def check_shard_module() -> None:
 
 
 def check_gradients_of_divided_modules() -> None:
-    """Of any order, also of a module that is called twice, checkpointed or not; the parameters are not kept for them."""
+    """Of any order, of a module that is called twice, checkpointed or not; the parameters are not kept for them."""
     x = ck.asarray(given(RANK, "float64", (4, 3)) * 0.1)
 
     def slopes(blocks: Any, shards: Any) -> Any:

@@ -13,6 +13,7 @@ from ..array.layout import fresh_layout
 from ..autodiff.tape import stop_recording
 from ..nn.parameter import Parameter
 from ..optim.optimizer import Optimizer
+from ..shape.copy import contiguous
 from .collectives import gathered, scattered
 from .flat import Flat
 from .group import Group
@@ -33,6 +34,25 @@ class Bucket(Flat):
     ) -> None:
         super().__init__(shapes, ranks)
         self.members, self.group = tuple(members), group
+
+    def packed(self, arrays: Sequence[Array | None], parameters: Sequence[Array], dtype: Any = None) -> Array:
+        """The members' arrays in flat memory, in their parameters' dtype or another."""
+        like = parameters[self.members[0]]
+        return self.pack(
+            [arrays[i] for i in self.members], like.dtype if dtype is None else dtype, like.device
+        )
+
+    def unpack(self, flat: Array, parameters: Sequence[Array]) -> None:
+        """Set the members to their values in flat memory."""
+        members = [parameters[i] for i in self.members]
+        with stop_recording():
+            values = self.cut(flat)
+            for k, one in enumerate(members):
+                if not one.is_contiguous:  # its memory is in another order
+                    values[k] = contiguous(values[k], one._planned().order)
+            self.copy(values, members)
+            for one in members:
+                one._bump("DataParallel.step")
 
 
 class Mean:

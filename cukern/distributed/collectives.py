@@ -384,8 +384,9 @@ def gathered(
     about, _ = _met("all_gather", x, group, note)
     data, shape = x.contiguous(), (x.shape[0] * group.size, *x.shape[1:])
     if group.size == 1 or not x.size:
-        whole = _placed(_new(shape, x) if not x.size else copied(data), out)
-        return lambda: whole
+        here = out is not None and data._storage is out._storage
+        whole = out if here else _placed(_new(shape, x) if not x.size else copied(data), out)
+        return lambda: whole  # type: ignore[return-value]
     if out is not None and x.device.addressable and data._storage is out._storage:
         data = copied(data)  # MPI's arrays must not overlap
     to = _new(shape, x) if out is None else out

@@ -18,15 +18,14 @@ from ..autodiff.tape import Tape, stop_recording
 from ..device import capture_hooks
 from ..elementwise.fuse import fuse
 from ..nn.module import Module
-from ..nn.parameter import Parameter
 from ..optim.clip import clip_by_global_norm
 from ..optim.optimizer import Optimizer
-from ..shape.copy import contiguous
 from .blocks import divide_blocks, like, require_no_steps
 from .buckets import Bucket, Mean, planned, promised
 from .checkpoint import Piece
-from .collectives import all_reduce, broadcast, form, gathered
+from .collectives import all_reduce, broadcast, form
 from .group import Group, world
+from .parts import Parts
 from .sharded import Shard, named_members, whole_members
 
 __all__ = ["DataParallel"]
@@ -111,9 +110,6 @@ class DataParallel:
         self._divided = [i for i, one in enumerate(self._parameters) if isinstance(one, Shard)]
         self._buckets = planned(optimizer, self.group.size, bucket_bytes)
         self._agree()
-        #: The memory of each parameter and its version after a step, for parts of the parameters.
-        self._versions: list[tuple[Any, int]] = []
-        self._shards: list[Parameter] = []
         #: The buckets in the order in which the optimizer updates them. What is gathered before its update begins with
         #: what takes the least time, what is gathered after it with what takes the most.
         sizes = [bucket.size if shard == 0 else -bucket.size for bucket in self._buckets]
@@ -128,8 +124,6 @@ class DataParallel:
         self._returned: list[Any] = []
         self._clips = False
         self._square: Array | None = None
-        #: The flat memory in which a bucket's parameters lie, if they do.
-        self._flats: list[Array | None] = []
         #: The parameters or parts that the optimizer has, in its order.
         self._order = list(range(len(self._parameters)))
         self.optimizer = optimizer if shard == 0 else self._sharded()
@@ -167,25 +161,8 @@ class DataParallel:
     def _agree(self) -> None:
         """Give all ranks the parameters' values of the first."""
         for bucket in self._buckets:
-            self._unpack(bucket, broadcast(self._packed(bucket, self._parameters), 0, self.group))
-
-    def _packed(self, bucket: Bucket, arrays: Sequence[Array | None], dtype: Any = None) -> Array:
-        """The arrays of a bucket's members in flat memory, in the parameters' dtype or another."""
-        like = self._parameters[bucket.members[0]]
-        return bucket.pack(
-            [arrays[i] for i in bucket.members], like.dtype if dtype is None else dtype, like.device
-        )
-
-    def _unpack(self, bucket: Bucket, flat: Array) -> None:
-        members = [self._parameters[i] for i in bucket.members]
-        with stop_recording():
-            values = bucket.cut(flat)
-            for k, one in enumerate(members):
-                if not one.is_contiguous:  # its memory is in another order
-                    values[k] = contiguous(values[k], one._planned().order)
-            bucket.copy(values, members)
-            for one in members:
-                one._bump("DataParallel.step")
+            first = bucket.packed(self._parameters, self._parameters)
+            bucket.unpack(broadcast(first, 0, self.group), self._parameters)
 
     def gradient(self, tape: Tape, loss: Any) -> list[Array | None]:
         """The gradients of ``loss``, averaged over the ranks.
@@ -249,7 +226,7 @@ class DataParallel:
 
     def _begin(self, bucket: Bucket, gradients: Sequence[Array | None]) -> Mean:
         with stop_recording():
-            flat = self._packed(bucket, gradients, self._sums)
+            flat = bucket.packed(gradients, self._parameters, self._sums)
             fresh = len(bucket.members) > 1  # else it may be a gradient's memory
             note = f" of the gradients of {self._given.names[bucket.members[0]]!r} and {len(bucket.members) - 1} more"
             return Mean(bucket, flat, self.group, note, fresh, parts=bool(self.shard))
@@ -366,75 +343,19 @@ class DataParallel:
         if not self.shard:
             self.optimizer.step(list(gradients))
         else:
-            self._step_of_parts(self._ordered(gradients))
+            self._parts.step(self.optimizer, [gradients[k] for k in self._order])
         self._wait()
         self._forget()
-
-    def _step_of_parts(self, gradients: Sequence[Array | None]) -> None:
-        """Update this rank's parts; those of a bucket are gathered while the next is updated."""
-        if self._versions != self._written():
-            self._take_parameters()
-        begun: dict[int, Callable[[], Array]] = {}
-
-        def gather(place: int) -> None:
-            if place < len(self._buckets):
-                number = self._gather_order[place]
-                part, flat = self._shards[number], self._flats[number]
-                with stop_recording():
-                    begun[number] = gathered(part, self.group, aside=True, out=flat)
-
-        self.optimizer._step(gradients, gather)
-        for place, number in enumerate(self._gather_order):
-            bucket = self._buckets[number]
-            if number not in begun:  # no launch updates it
-                gather(place)
-            if (whole := begun[number]()) is self._flats[number]:
-                whole._bump("DataParallel.step")
-            else:
-                self._unpack(bucket, whole)
-        self._versions = self._written()
-
-    def _written(self) -> list[tuple[Any, int]]:
-        return [(one._storage, one._storage.version) for one in self._parameters]
-
-    def _take_parameters(self) -> None:
-        """Set this rank's parts to the present values of the parameters."""
-        with stop_recording():
-            for number, (bucket, part) in enumerate(zip(self._buckets, self._shards, strict=True)):
-                flat = self._flats[number]
-                if flat is not None and all(
-                    self._parameters[i]._storage is flat._storage for i in bucket.members
-                ):
-                    continue  # it has them
-                whole = self._packed(bucket, self._parameters)
-                if flat is not None:  # the parameters have got other memory
-                    flat[...] = whole
-                    self._lay(bucket, flat)
-                else:
-                    part[...] = bucket.own(whole, self.group)
-        self._versions = self._written()
-
-    def _lay(self, bucket: Bucket, flat: Array) -> None:
-        """Let parameters have their memory in the flat memory, which has their values."""
-        for i, view in zip(bucket.members, bucket.cut(flat), strict=True):
-            self._parameters[i]._replace(view)
 
     def _sharded(self) -> Optimizer:
         """An optimizer like the given one, of this rank's parts of the buckets."""
         given = self._given
-        with stop_recording():
-            for bucket in self._buckets:
-                flat = self._packed(bucket, self._parameters)
-                own = bucket.own(flat, self.group)
-                if all(self._parameters[i].is_contiguous for i in bucket.members):
-                    self._lay(bucket, flat)
-                    self._flats.append(flat)
-                    self._shards.append(Parameter._wrap(own._data, own.device, flat._storage))
-                else:
-                    self._flats.append(None)
-                    self._shards.append(Parameter(own))
-        self._versions = self._written()
-        parts: list[Any] = [*self._shards, *(self._parameters[i] for i in self._divided)]
+        self._parts = Parts([self._buckets[k] for k in self._gather_order], self._parameters, self.group)
+        shards = dict(zip(self._gather_order, self._parts.shards, strict=True))
+        parts: list[Any] = [
+            *(shards[k] for k in range(len(shards))),
+            *(self._parameters[i] for i in self._divided),
+        ]
         group_of = [bucket.group for bucket in self._buckets]
         group_of += [
             next(number for number, one in enumerate(given.groups) if i in one.members) for i in self._divided
@@ -451,9 +372,6 @@ class DataParallel:
             for position, k in enumerate(self._order)
         }
         return made
-
-    def _ordered(self, values: Sequence[Any]) -> list[Any]:
-        return [values[k] for k in self._order]
 
     def state_dict(self) -> dict[str, Array | Piece]:
         """The optimizer's state for :func:`save_checkpoint`, by the names that the plain optimizer gives it.

@@ -140,7 +140,7 @@ class ShardedModule(Module):
 
     A call gathers the parameters from all ranks, calls the module and lets them go. The backward pass gathers them
     again, and gives each rank the summed gradient of its part. While a module computes, those of the next one travel:
-    of the module that came after it in an earlier pass, in the backward pass before it. Two at most are whole at a time.
+    of the module that came after it in an earlier pass, in the backward pass before it. At most two are whole at once.
 
     Attributes:
         shards: this rank's parts, one for each dtype.

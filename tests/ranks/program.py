@@ -63,6 +63,25 @@ def check_reductions() -> None:
     raises(TypeError, "complex64 has no max", call=lambda: cd.all_reduce(own.astype("complex64"), "max"))
 
 
+def check_out() -> None:
+    """What a sum is written to: the same array, another, one of another dtype or order."""
+    expected = sum(given(k) for k in range(SIZE))
+    x = ck.asarray(given(RANK))
+    for out in (
+        ck.zeros_like(x),
+        ck.zeros(x.shape, dtype="complex128"),
+        ck.zeros(x.shape[::-1], dtype=x.dtype).T,
+    ):
+        assert cd.all_reduce(x, out=out) is out
+        np.testing.assert_array_equal(np.asarray(out), expected)
+    np.testing.assert_array_equal(np.asarray(cd.all_reduce(x, "mean", out=x[:])), expected / SIZE)
+    np.testing.assert_array_equal(np.asarray(x), expected / SIZE)
+    raises(ValueError, "shape", call=lambda: cd.all_reduce(x, out=x[0]))
+    with ck.Tape() as tape:
+        tape.watch(x)
+        raises(ck.GradientError, "tracks", call=lambda: cd.all_reduce(x, out=x))
+
+
 def check_layouts() -> None:
     """Views with any strides, arrays without elements, and arrays without axes."""
     base = ck.asarray(given(RANK, shape=(6, 2 * SIZE)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -13,12 +13,12 @@ import numpy as np
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
-from ..array.creation import zeros
+from ..array.creation import full
 from ..autodiff.tape import Tape, stop_recording
 from ..device import capture_hooks
 from ..elementwise.fuse import fuse
 from ..nn.module import Module
-from ..optim.clip import clip_by_global_norm
+from ..optim.clip import clip_by_global_norm, norm_of, scaled_by
 from ..optim.optimizer import Optimizer
 from .blocks import divide_blocks, like, require_no_steps
 from .buckets import Bucket, Mean, planned, promised
@@ -232,15 +232,14 @@ class DataParallel:
             return Mean(bucket, flat, self.group, note, fresh, parts=bool(self.shard))
 
     def _averaged(self, gradients: list[Array | None], order: Sequence[int]) -> list[Array | None]:
-        share = 1 / self.group.size
-        divided = [gradients[i] for i in self._divided]
-        divided = [None if one is None else one * share for one in divided]
+        divided = self._scaled([gradients[i] for i in self._divided], self._number(1 / self.group.size))
         means = self._last = dict(zip(order, self._means, strict=True))
         if self.shard:
             self._wait()
             return [*(means[number].part() for number in range(len(means))), *divided]
         if self._clips:  # before the parts are gathered, which takes longer
-            self._square = self._sum_of_squares((means[number].part() for number in order), divided)
+            most = [*divided, *(means[number].part() for number in order[:-1])]
+            self._square = self._sum_of_squares(most, [means[number].part() for number in order[-1:]])
         averaged: list[Array | None] = [None] * len(gradients)
         for i, one in zip(self._divided, divided, strict=True):
             averaged[i] = one
@@ -256,12 +255,24 @@ class DataParallel:
         for i, part in zip(bucket.members, parts, strict=True):
             arrays[i] = part
 
-    def _sum_of_squares(self, own: Iterable[Array | None], divided: Iterable[Array | None] = ()) -> Array:
-        """The sum over ranks of the squares of what each has a part of, as a new array."""
-        total = zeros((), dtype="float32", device=self._parameters[0].device)
-        for one in (*own, *divided):
-            total = total if one is None else total + _squares(one)
-        return all_reduce(total, group=self.group)
+    def _sum_of_squares(self, *own: Sequence[Array | None]) -> Array:
+        """The sum over ranks of the squares of what each has a part of; each sequence is read at once."""
+        return all_reduce(self._squares(*own), group=self.group)
+
+    def _squares(self, *arrays: Sequence[Array | None]) -> Array:
+        total = self._number(0.0)
+        for some in arrays:
+            if given := [one for one in some if one is not None]:
+                total = _added_square(total, norm_of(given))
+        return total
+
+    def _number(self, value: float) -> Array:
+        return full((), value, dtype="float64", device=self._parameters[0].device)
+
+    def _scaled(self, arrays: Sequence[Array | None], factor: Array) -> list[Array | None]:
+        given = [one for one in arrays if one is not None]
+        made = iter(scaled_by(given, factor) if given else ())
+        return [None if one is None else next(made) for one in arrays]
 
     def norm(self, gradients: Sequence[Array | None]) -> Array:
         """The 2-norm of all gradients together, the same on every rank of the group, as float32.
@@ -272,15 +283,14 @@ class DataParallel:
         Args:
             gradients: of :meth:`gradient`.
         """
+        return _root(self._square_of(gradients), 1.0)[0]
+
+    def _square_of(self, gradients: Sequence[Array | None]) -> Array:
         if self.shard:
-            return ops.sqrt(self._sum_of_squares(gradients))
-        apart = {i: gradients[i] for i in self._divided}
-        total = (
-            self._sum_of_squares(apart.values()) if apart else zeros((), device=self._parameters[0].device)
-        )
-        for i, one in enumerate(gradients):
-            total = total if one is None or i in apart else total + _squares(one)
-        return ops.sqrt(total)
+            return self._sum_of_squares(gradients)
+        apart = set(self._divided)
+        shared = self._squares([one for i, one in enumerate(gradients) if i not in apart])
+        return shared + self._sum_of_squares([gradients[i] for i in apart]) if apart else shared
 
     def clip(self, gradients: Sequence[Array | None], max_norm: float) -> tuple[list[Array | None], Array]:
         """Scale gradients by one factor so that their :meth:`norm` is at most ``max_norm``.
@@ -304,14 +314,16 @@ class DataParallel:
         if not self.shard and not self._divided and not known and any(one is not None for one in gradients):
             return clip_by_global_norm(list(gradients), max_norm)
         with stop_recording():
-            norm = ops.sqrt(self._square_of_means(gradients)) if known else self.norm(gradients)
-            factor = 1.0 / ops.maximum(norm / max_norm, 1.0)
-            scaled = list(gradients)
-            for i, one in enumerate(gradients):
-                if one is not None and (not known or i in self._divided):
-                    scaled[i] = _times(one, factor)
-            for number, mean in self._last.items() if known else ():
-                self._set(scaled, number, partial(_scaled, mean, factor))
+            square = self._square_of_means(gradients) if known else self._square_of(gradients)
+            norm, factor = _root(square, max_norm)
+            if not known:
+                return self._scaled(gradients, factor), norm
+            scaled: list[Array | None] = [None] * len(gradients)
+            divided = self._scaled([gradients[i] for i in self._divided], factor)
+            for i, one in zip(self._divided, divided, strict=True):
+                scaled[i] = one
+            for number, mean in self._last.items():
+                self._set(scaled, number, partial(_scaled_mean, mean, factor))
         return scaled, norm
 
     def _unchanged(self, gradients: Sequence[Array | None]) -> bool:
@@ -328,7 +340,7 @@ class DataParallel:
     def _square_of_means(self, gradients: Sequence[Array | None]) -> Array:
         if self._square is None:
             parts = [mean.part() for mean in self._last.values()]
-            self._square = self._sum_of_squares(parts, [gradients[i] for i in self._divided])
+            self._square = self._sum_of_squares([*parts, *(gradients[i] for i in self._divided)])
         return self._square
 
     def step(self, gradients: Sequence[Array | None]) -> None:
@@ -469,15 +481,18 @@ class DataParallel:
 
 
 @fuse
-def _squares(x: Array) -> Array:
-    acc = dtypes.info(x.dtype).acc
-    return ops.sum(ops.square(ops.astype(x, acc)), dtype=acc)
+def _added_square(total: Array, norm: Array) -> Array:
+    wide = ops.astype(norm, "float64")
+    return total + wide * wide
 
 
 @fuse
-def _times(x: Array, factor: Array) -> Array:
-    return ops.astype(x * factor, x.dtype)
+def _root(square: Array, max_norm: float) -> tuple[Array, Array]:
+    """A norm, and the factor that clips it."""
+    norm = ops.sqrt(square)
+    # In this order neither a norm of 0 nor an infinite max_norm gives a NaN.
+    return ops.astype(norm, "float32"), 1.0 / ops.maximum(norm / max_norm, 1.0)
 
 
-def _scaled(mean: Mean, factor: Array) -> Array:
-    return _times(mean.whole(), factor)
+def _scaled_mean(mean: Mean, factor: Array) -> Array:
+    return scaled_by([mean.whole()], factor)[0]

@@ -24,7 +24,8 @@ _NORM = Kernel("optim/norm.cu", block=256, name="norm")
 _SCALE = Kernel("optim/scale.cu", block=256, name="scale")
 #: Parallel partial sums on the host: the lanes of a vector.
 _HOST_SUMS = 16
-_known: Cache[tuple[Layout, ...], _Clipping] = Cache()
+_norms: Cache[tuple[Layout, ...], _Norm] = Cache()
+_scalings: Cache[tuple[tuple[Layout, ...], int], _Scaling] = Cache()
 
 
 def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, Array]:
@@ -82,65 +83,101 @@ def _recorded(arrays: Sequence[Array], max_norm: float) -> tuple[list[Array], Ar
 
 
 def _clipped(arrays: Sequence[Array], max_norm: float) -> tuple[list[Array], Array]:
-    given = [array if array._planned().order is not None else array.contiguous() for array in arrays]
-    layouts = tuple([one._planned() for one in given])
-    clipping = _known.get(layouts)
-    if clipping is None:
-        clipping = _Clipping(layouts)
-        _known.keep(layouts, clipping)
+    given, layouts = _planned(arrays)
+    norm = _norm(layouts)
     with on(given[0].device):
-        return clipping(given, max_norm)
+        sums, found = norm(given, max_norm)
+        return _scaling(layouts, norm.parts)(given, sums), found
 
 
-class _Clipping:
-    """The launches for gradients of known layouts: the norms of pieces, the global norm, and the scaling."""
+def norm_of(arrays: Sequence[Array]) -> Array:
+    """The 2-norm of arrays of one device together: 0-d, float32 or wider."""
+    given, layouts = _planned(arrays)
+    with on(given[0].device):
+        return _norm(layouts)(given, 1.0)[1]
+
+
+def scaled_by(arrays: Sequence[Array], factor: Array) -> list[Array]:
+    """Arrays of one device, multiplied by a float64 number there and rounded."""
+    given, layouts = _planned(arrays)
+    with on(given[0].device):
+        return _scaling(layouts, 0)(given, factor)
+
+
+def _planned(arrays: Sequence[Array]) -> tuple[list[Array], tuple[Layout, ...]]:
+    given = [array if array._planned().order is not None else array.contiguous() for array in arrays]
+    return given, tuple([one._planned() for one in given])
+
+
+def _norm(layouts: tuple[Layout, ...]) -> _Norm:
+    return _norms.get(layouts) or _norms.keep(layouts, _Norm(layouts))
+
+
+def _scaling(layouts: tuple[Layout, ...], at: int) -> _Scaling:
+    return _scalings.get((layouts, at)) or _scalings.keep((layouts, at), _Scaling(layouts, at))
+
+
+def _batches(layouts: Sequence[Layout], pointers: int) -> list[tuple[Batch, tuple[int, ...]]]:
+    """The launches for arrays of these layouts, and the indices of the arrays of each."""
+    by_dtype: dict[DType, list[int]] = {}
+    for i, layout in enumerate(layouts):
+        if layout.size:
+            by_dtype.setdefault(layout.dtype, []).append(i)
+    found: list[tuple[Batch, tuple[int, ...]]] = []
+    for dtype, indices in by_dtype.items():
+        sizes = [layouts[i].size for i in indices]
+        for batch in batches(layouts[0].device, dtype, dtype, sizes, pointers):
+            found.append((batch, tuple(indices[k] for k in batch.members)))
+    return found
+
+
+class _Norm:
+    """The launches for the norm of arrays of known layouts: the norms of pieces, and the global norm."""
 
     def __init__(self, layouts: Sequence[Layout]) -> None:
+        device, self.parts = layouts[0].device, 0
+        wide = reduce(promote, [dtypes.info(layout.dtype).acc for layout in layouts])
+        root: dict[str, Any] = {"elem": wide, "block": threads(device, 1024)}
+        device.backend.ahead(partial(_NORM.bind, device, **root))
+        self._norms: list[tuple[Batch, tuple[int, ...], Any]] = []
+        sums = {"vec": _HOST_SUMS} if serial(device) else {}
+        for batch, own in _batches(layouts, 1):
+            self._norms.append((batch, own, batch.prepare(_NORMS, device, [self.parts], 1, **sums)))
+            self.parts += batch.blocks
+        self._sums = fresh_layout(device, dtypes.float64, (self.parts + 1,))
+        self._found = fresh_layout(device, wide, ())
+        self._root = _NORM.bind(device, **root).function.prepare((1, 1, 1), (root["block"], 1, 1), 0, ())
+
+    def __call__(self, given: Sequence[Array], max_norm: float) -> tuple[Array, Array]:
+        """The norms of the pieces and, behind them, the factor that clips the global norm; and that."""
+        sums, found = Array._made(self._sums), Array._made(self._found)
+        for batch, own, launch in self._norms:
+            launch(batch.addresses([given[i] for i in own]), sums._operand)
+        self._root(sums._operand, found._operand, self.parts, float(max_norm))
+        return sums, found
+
+
+class _Scaling:
+    """The launches that multiply arrays of known layouts by the number ``at`` of others."""
+
+    def __init__(self, layouts: Sequence[Layout], at: int) -> None:
         device = layouts[0].device
-        by_dtype: dict[DType, list[int]] = {}
-        for i, layout in enumerate(layouts):
-            if layout.size:
-                by_dtype.setdefault(layout.dtype, []).append(i)
         self._layouts = [
             fresh_layout(device, one.dtype, one.shape, None if one.contiguous else one.order)
             for one in layouts
         ]
-        self._norms: list[tuple[Batch, tuple[int, ...], Any]] = []
-        self._scales: list[tuple[Batch, tuple[int, ...], Any]] = []
-        wide = reduce(promote, [dtypes.info(layout.dtype).acc for layout in layouts])
-        root: dict[str, Any] = {"elem": wide, "block": threads(device, 1024)}
-        device.backend.ahead(partial(_NORM.bind, device, **root))
-        parts = 0
-        sums = {"vec": _HOST_SUMS} if serial(device) else {}
-        cut = {
-            dtype: [batches(device, dtype, dtype, [layouts[i].size for i in indices], n) for n in (1, 2)]
-            for dtype, indices in by_dtype.items()
-        }
-        for _, scaled in cut.values():
-            device.backend.ahead(partial(_SCALE.bind, device, **scaled[0].variables))
-        for dtype, indices in by_dtype.items():
-            for batch in cut[dtype][0]:
-                own = tuple(indices[k] for k in batch.members)
-                self._norms.append((batch, own, batch.prepare(_NORMS, device, [parts], 1, **sums)))
-                parts += batch.blocks
-        for dtype, indices in by_dtype.items():
-            for batch in cut[dtype][1]:
-                own = tuple(indices[k] for k in batch.members)
-                self._scales.append((batch, own, batch.prepare(_SCALE, device, [parts], 2)))
-        self._parts, self._sums = parts, fresh_layout(device, dtypes.float64, (parts + 1,))
-        self._norm = fresh_layout(device, wide, ())
-        self._root = _NORM.bind(device, **root).function.prepare((1, 1, 1), (root["block"], 1, 1), 0, ())
+        self._scales = [
+            (batch, own, batch.prepare(_SCALE, device, [at], 2)) for batch, own in _batches(layouts, 2)
+        ]
 
-    def __call__(self, given: Sequence[Array], max_norm: float) -> tuple[list[Array], Array]:
-        sums, norm = Array._made(self._sums), Array._made(self._norm)
+    def __call__(self, given: Sequence[Array], numbers: Array) -> list[Array]:
+        """The multiples of ``given``."""
         result = [Array._made(layout) for layout in self._layouts]
-        for batch, own, launch in self._norms:
-            launch(batch.addresses([given[i] for i in own]), sums._operand)
-        self._root(sums._operand, norm._operand, self._parts, float(max_norm))
+        numbers._planned()
         for batch, own, launch in self._scales:
             of_given, of_result = ([side[i] for i in own] for side in (given, result))
-            launch(batch.addresses(of_given), batch.addresses(of_result), sums._operand)
-        return result, norm
+            launch(batch.addresses(of_given), batch.addresses(of_result), numbers._operand)
+        return result
 
 
 def _wide(array: Array) -> Array:

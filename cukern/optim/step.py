@@ -50,8 +50,8 @@ class Step:
                 continue
             self._written += [parameter, *[optimizer._state[i][slot] for slot in slots[i]]]
             kind = parameter.device, parameter.dtype, _known(layouts[i]).dtype
-            kind = optimizer._part_of.get(i, 0), group_of[i], optimizer._updates[i], slots[i], *kind
-            kinds.setdefault(kind, []).append(i)
+            of = optimizer._part_of.get(i, 0), group_of[i], optimizer._updates[i], slots[i]
+            kinds.setdefault((*of, *kind), []).append(i)
         for (part, group, _, names, device, dtype, given), indices in kinds.items():
             sizes = [optimizer.parameters[i].size for i in indices]
             for batch in batches(device, dtype, dtypes.info(dtype).acc, sizes, 2 + len(names)):

@@ -19,7 +19,6 @@ from .autodiff import tape
 from .autodiff.cotangents import is_array
 from .cache import Cache
 from .device import Device, capture_hooks, current
-from .device.cuda.driver import PrioritizedGraph
 from .dtypes import DType, get_default_dtype
 from .errors import CaptureError
 from .shape.copy import Copies
@@ -290,6 +289,8 @@ class _Graph:
         """The graph of what was recorded since the capture of the stream began."""
         runtime = self._cuda.runtime
         if PRIORITIES and self._after and hasattr(runtime, "streamEndCapture"):
+            from .device.cuda.driver import PrioritizedGraph  # which programs on the host do not need
+
             return PrioritizedGraph(self.device.xp, self._stream)
         return self._stream.end_capture()
 

@@ -30,8 +30,6 @@ R = TypeVar("R")
 _ARRAYS = frozenset((Array,))
 #: Modules whose types compare by value.
 _OF_VALUES = frozenset(("builtins", "datetime", "decimal", "fractions", "pathlib"))
-#: Whether kernels of a graph with collectives have the priorities of their streams.
-PRIORITIES = False
 #: Bytes of changing numbers in a step: the most that the driver copies before it returns.
 _LIVE_BYTES = 65536
 
@@ -278,27 +276,18 @@ class _Graph:
                     capture_hooks.begin(None)
                     # The step may have ended the recording.
                     with suppress(self._cuda.runtime.CUDARuntimeError):
-                        graph = self._ended()
+                        graph = stream.end_capture()
                 if self.left or self._parts:
                     stream.synchronize()
         if graph is None and not self.left:
             raise CaptureError(f"capture: {_name(step)} does something that a graph cannot record")
         return result, graph
 
-    def _ended(self) -> Any:
-        """The graph of what was recorded since the capture of the stream began."""
-        runtime = self._cuda.runtime
-        if PRIORITIES and self._after and hasattr(runtime, "streamEndCapture"):
-            from .device.cuda.driver import PrioritizedGraph  # which programs on the host do not need
-
-            return PrioritizedGraph(self.device.xp, self._stream)
-        return self._stream.end_capture()
-
     def _run(self) -> Any:
         """Run what has been recorded, and return its graph."""
         self._join()
         capture_hooks.begin(None)
-        graph = self._ended()
+        graph = self._stream.end_capture()
         event = self._cuda.Event(disable_timing=True)
         event.record(self._outer)
         self._stream.wait_event(event)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 from ..array import Array
-from ..array.creation import empty_like
-from ..array.deferred import Deferred
-from ..array.layout import fresh_layout
 from ..autodiff.tape import stop_recording
 from ..nn.parameter import Parameter
 from ..optim.optimizer import Optimizer
 from ..shape.copy import contiguous
-from .collectives import gathered, scattered
 from .flat import Flat
-from .group import Group
 from .sharded import Shard
+
+#: The bytes of a parameter from which on it is a bucket of its own, which need not be copied.
+_APART = 32 << 20
 
 
 class Bucket(Flat):
@@ -55,66 +52,6 @@ class Bucket(Flat):
                 one._bump("DataParallel.step")
 
 
-class Mean:
-    """The mean over ranks of a bucket, which travels beside launches: first each rank's part of it, then all.
-
-    Args:
-        flat: this rank's values.
-        note: describes them in errors.
-        reuse: whether the mean may take their memory.
-        parts: whether each rank needs its part alone.
-    """
-
-    def __init__(
-        self, bucket: Bucket, flat: Array, group: Group, note: str, reuse: bool, parts: bool
-    ) -> None:
-        self._group, self._note, self._parts = group, note, parts
-        self._part = self._whole = flat
-        self._reducing: Callable[[], Array] | None = None
-        self._gathering: Callable[[], Array] | None = None
-        if group.size > 1:
-            self._whole = flat if reuse or parts else empty_like(flat)
-            own = None if parts else bucket.own(self._whole, group)
-            self._reducing = scattered(flat, "mean", group, note, aside=True, out=own)
-
-    def part(self) -> Array:
-        """Wait for this rank's part."""
-        if self._reducing is not None:
-            self._part, self._reducing = self._reducing(), None
-            self._whole = self._part if self._parts else self._whole
-        return self._part
-
-    def gather(self) -> None:
-        """Begin to gather the parts, once this rank's is there."""
-        if self._group.size > 1:
-            self._gathering = gathered(self.part(), self._group, self._note, aside=True, out=self._whole)
-
-    def whole(self) -> Array:
-        """Wait for all that was gathered."""
-        if self._gathering is not None:
-            self._whole, self._gathering = self._gathering(), None
-        return self._whole
-
-    def wait(self) -> None:
-        """Wait for what is on its way."""
-        self.part()
-        self.whole()
-
-
-def promised(bucket: Bucket, like: Array, flat: Callable[[], Array]) -> list[Array]:
-    """The members' parts of flat memory of the dtype of ``like``, on a GPU got by ``flat`` when one is first read."""
-
-    @cache
-    def parts() -> list[Array]:
-        with stop_recording():
-            return bucket.cut(flat())
-
-    if like.device.addressable:
-        return parts()
-    layouts = [fresh_layout(like.device, like.dtype, shape) for shape in bucket.shapes]
-    return [Deferred.of(layout, lambda k=k: parts()[k]) for k, layout in enumerate(layouts)]  # type: ignore[misc]
-
-
 def planned(optimizer: Optimizer, ranks: int, most: int) -> list[Bucket]:
     """The buckets of an optimizer's parameters: the last ones first, whose gradients are finished first.
 
@@ -139,11 +76,12 @@ def planned(optimizer: Optimizer, ranks: int, most: int) -> list[Bucket]:
         if isinstance(one, Shard) or (isinstance(one, Parameter) and not one.trainable) or not one.size:
             continue
         kind = (group_of[i], one.dtype, one.device)
-        if one.nbytes >= most and kind in open_:  # a bucket of its own, which need not be gathered
+        apart = one.nbytes >= min(most, _APART)
+        if apart and kind in open_:
             close(kind)
         members = open_.setdefault(kind, [])
         members.append(i)
-        if sum(parameters[j].nbytes for j in members) >= most:
+        if apart or sum(parameters[j].nbytes for j in members) >= most:
             close(kind)
     for kind in list(open_):
         close(kind)

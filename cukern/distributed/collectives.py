@@ -337,29 +337,29 @@ class _Receive(Function):
         return None, None, None
 
 
-def reduced(x: Array, op: str, group: Group, out: Array | None = None) -> Callable[[], Array]:
+def reduced(
+    x: Array, op: str, group: Group, note: str = "", aside: bool = False, out: Array | None = None
+) -> Callable[[], Array]:
     """Begin to reduce ``x``; the function that waits for the result and returns it.
 
-    Until then ``x`` must not be written. ``out``: where the result goes, unless it has to be converted: C-ordered, of
+    Until then ``x`` must not be written. ``aside``: launches go on meanwhile. ``out``: where the result goes, unless it has to be converted: C-ordered, of
     the same shape and dtype; it may be ``x``.
     """
-    about, _ = _met("all_reduce", x, group, f" {op}")
+    about, _ = _met("all_reduce", x, group, f" {op}{note}")
     if group.size == 1 or not x.size:
         result = x if out is x else copied(x.contiguous())
         return lambda: _placed(result, out)
     engine = group.engine(x.device)
     carried, op, parts = _carried(x, op, engine, group)
     to = carried if carried is not x or out is x else _new(x.shape, x) if out is None else out
-    work = engine.all_reduce(carried._data, to._data, op, about)
-    return lambda: _placed(_finished(work, to, x.dtype, parts), out)
+    work = engine.all_reduce(carried._data, to._data, op, about, aside)
+    return cache(lambda: _placed(_finished(work, to, x.dtype, parts), out))
 
 
-def scattered(
-    x: Array, op: str, group: Group, note: str = "", aside: bool = False, out: Array | None = None
-) -> Callable[[], Array]:
+def scattered(x: Array, op: str, group: Group, note: str = "", aside: bool = False) -> Callable[[], Array]:
     """Begin to reduce ``x`` and divide the result along the first axis; the function that returns this rank's part.
 
-    ``aside``: launches go on meanwhile. ``out``: an array that may hold the part, such as this rank's part of ``x``.
+    ``aside``: launches go on meanwhile.
     """
     about, _ = _met("reduce_scatter", x, group, f" {op}{note}")
     if group.size == 1 or not x.size:
@@ -367,9 +367,7 @@ def scattered(
         return lambda: part
     engine = group.engine(x.device)
     carried, op, parts = _carried(x, op, engine, group)
-    if out is None or carried is not x or parts > 1:
-        out = _new((x.shape[0] // group.size, *x.shape[1:]), carried)
-    to = out
+    to = _new((x.shape[0] // group.size, *x.shape[1:]), carried)
     work = engine.reduce_scatter(carried._data, to._data, op, about, aside)
     return cache(lambda: _finished(work, to, x.dtype, parts))
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Literal
+from weakref import ref
 
 import numpy as np
 
@@ -15,15 +14,14 @@ from .. import namespace as ops
 from ..array import Array
 from ..array.creation import full
 from ..autodiff.tape import Tape, stop_recording
-from ..device import capture_hooks
 from ..elementwise.fuse import fuse
 from ..nn.module import Module
-from ..optim.clip import clip_by_global_norm, norm_of, scaled_by
+from ..optim.clip import norm_of, scaled_by
 from ..optim.optimizer import Optimizer
 from .blocks import divide_blocks, like, require_no_steps
-from .buckets import Bucket, Mean, planned, promised
+from .buckets import Bucket, planned
 from .checkpoint import Piece
-from .collectives import all_reduce, broadcast, form
+from .collectives import all_reduce, broadcast, form, reduced, scattered
 from .group import Group, world
 from .parts import Parts
 from .sharded import Shard, named_members, whole_members
@@ -52,7 +50,7 @@ class DataParallel:
         model: with ``shard=3`` the model that has the optimizer's parameters. Its blocks are replaced in place.
         sums: the dtype in which gradients travel and are summed, such as float32 or bfloat16; that of each parameter
             when None. The averaged gradients have this dtype. Those of divided blocks travel in their own.
-        bucket_bytes: the size at which a bucket is complete.
+        bucket_bytes: the size at which a bucket is complete. A parameter of 32 MiB or more is a bucket of its own.
 
     Raises:
         ValueError: ``shard`` is not 0, 1 or 3, ``bucket_bytes`` is not positive, or ``sums`` is not floating;
@@ -84,7 +82,7 @@ class DataParallel:
         shard: Literal[0, 1, 3] = 0,
         model: Module | None = None,
         sums: Any = None,
-        bucket_bytes: int = 25 << 20,
+        bucket_bytes: int = 96 << 20,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"DataParallel: optimizer: expected an Optimizer, got {type(optimizer).__name__}")
@@ -111,27 +109,16 @@ class DataParallel:
         self._divided = [i for i, one in enumerate(self._parameters) if isinstance(one, Shard)]
         self._buckets = planned(optimizer, self.group.size, bucket_bytes)
         self._agree()
-        #: The buckets in the order in which the optimizer updates them. What is gathered before its update begins with
-        #: what takes the least time, what is gathered after it with what takes the most.
-        sizes = [bucket.size if shard == 0 else -bucket.size for bucket in self._buckets]
-        self._gather_order = sorted(range(len(sizes)), key=sizes.__getitem__)
         #: The buckets in the order in which their gradients are finished, as the first backward pass has it.
         self._finish_order: list[int] | None = None
-        #: The means on their way, in the order in which they began.
-        self._means: list[Mean] = []
-        #: Those of the last gradients, by bucket; what was returned with its versions; and the square of its norm, from
-        #: the first :meth:`clip` on computed before the parts are gathered.
-        self._last: dict[int, Mean] = {}
-        self._returned: list[Any] = []
+        #: Whether gradients are clipped: their squares are added up as they arrive, from the first :meth:`clip` on. The
+        #: sum for the last gradients, and these with their versions.
         self._clips = False
         self._square: Array | None = None
+        self._returned: list[Any] = []
         #: The parameters or parts that the optimizer has, in its order.
         self._order = list(range(len(self._parameters)))
         self.optimizer = optimizer if shard == 0 else self._sharded()
-        if not shard:
-            optimizer._part_of = {
-                i: part for part, k in enumerate(self._gather_order) for i in self._buckets[k].members
-            }
 
     def _member_names(self, known: Mapping[int, list[str]]) -> dict[int, list[str]]:
         """For each shard, the names of its parts: those of the undivided model, unless two parts would share one."""
@@ -181,13 +168,11 @@ class DataParallel:
         Raises:
             DistributedError: a rank is gone, or does not come in time.
         """
-        self._wait()
-        self._forget()
-        capture_hooks.joined(self._wait)
         gradients: list[Array | None] = [None] * len(self._parameters)
         waiting = [len(bucket.members) for bucket in self._buckets]
         bucket_of = {i: number for number, bucket in enumerate(self._buckets) for i in bucket.members}
         order, finished = self._finish_order or range(len(self._buckets)), list[int]()
+        begun: dict[int, Callable[[], Array]] = {}
 
         def arrived(i: int, gradient: Array | None) -> None:
             gradients[i] = gradient
@@ -196,28 +181,17 @@ class DataParallel:
                 waiting[number] -= 1
                 if not waiting[number]:
                     finished.append(number)
-            while len(self._means) < len(order) and not waiting[order[len(self._means)]]:
-                self._means.append(self._begin(self._buckets[order[len(self._means)]], gradients))
+            while len(begun) < len(order) and not waiting[number := order[len(begun)]]:
+                begun[number] = self._begin(self._buckets[number], gradients)
 
         tape.gradient(loss, self._parameters, finished=arrived)
         with stop_recording():
-            averaged = self._averaged(gradients, order)
+            averaged = self._averaged(gradients, begun)
         if self._finish_order is None:
             self._finish_order = self._agreed(finished)
-        self._returned = [
-            None if one is None else (weakref.ref(one), one._storage.version) for one in averaged
-        ]
+        if self._square is not None:
+            self._returned = [one if one is None else (ref(one), one._storage.version) for one in averaged]
         return averaged
-
-    def _wait(self) -> None:
-        """Wait for what is on its way."""
-        with stop_recording():
-            for mean in self._means:
-                mean.wait()
-        self._means = []
-
-    def _forget(self) -> None:
-        self._last, self._returned, self._square = {}, [], None
 
     def _agreed(self, order: list[int]) -> list[int]:
         """The order in which the first rank's buckets were finished: all ranks begin to reduce them in it."""
@@ -225,36 +199,36 @@ class DataParallel:
         _, texts = self.group.meet("DataParallel.gradient", "the first", text)
         return list(map(int, texts[0].split(","))) if text else order
 
-    def _begin(self, bucket: Bucket, gradients: Sequence[Array | None]) -> Mean:
+    def _begin(self, bucket: Bucket, gradients: Sequence[Array | None]) -> Callable[[], Array]:
+        """Begin to average a bucket beside launches; the function that waits for the mean, or this rank's part of it."""
         with stop_recording():
             flat = bucket.packed(gradients, self._parameters, self._sums)
-            fresh = len(bucket.members) > 1  # else it may be a gradient's memory
             note = f" of the gradients of {self._given.names[bucket.members[0]]!r} and {len(bucket.members) - 1} more"
-            return Mean(bucket, flat, self.group, note, fresh, parts=bool(self.shard))
+            if self.shard:
+                return scattered(flat, "mean", self.group, note, aside=True)
+            own = len(bucket.members) > 1  # else it may be a gradient's memory
+            return reduced(flat, "mean", self.group, note, aside=True, out=flat if own else None)
 
-    def _averaged(self, gradients: list[Array | None], order: Sequence[int]) -> list[Array | None]:
+    def _averaged(
+        self, gradients: list[Array | None], begun: Mapping[int, Callable[[], Array]]
+    ) -> list[Array | None]:
         divided = self._scaled([gradients[i] for i in self._divided], self._number(1 / self.group.size))
-        means = self._last = dict(zip(order, self._means, strict=True))
+        self._square = None
+        if self._clips and begun:  # the squares of others are added up while the last bucket travels
+            *before, last = begun.values()
+            arrays = [*divided, *(arrive() for arrive in before)], [last()]
+            apart = self.shard or self._divided
+            self._square = self._sum_of_squares(*arrays) if apart else self._squares(*arrays)
+        flats = [begun[number]() for number in range(len(begun))]
         if self.shard:
-            self._wait()
-            return [*(means[number].part() for number in range(len(means))), *divided]
-        if self._clips:  # before the parts are gathered, which takes longer
-            most = [*divided, *(means[number].part() for number in order[:-1])]
-            self._square = self._sum_of_squares(most, [means[number].part() for number in order[-1:]])
+            return [*flats, *divided]
         averaged: list[Array | None] = [None] * len(gradients)
         for i, one in zip(self._divided, divided, strict=True):
             averaged[i] = one
-        for number in self._gather_order:
-            means[number].gather()
-            self._set(averaged, number, means[number].whole)
+        for bucket, flat in zip(self._buckets, flats, strict=True):
+            for i, part in zip(bucket.members, bucket.cut(flat), strict=True):
+                averaged[i] = part
         return averaged
-
-    def _set(self, arrays: list[Array | None], number: int, flat: Callable[[], Array]) -> None:
-        """Set the arrays of a bucket's members to parts of flat memory, see :func:`.buckets.promised`."""
-        bucket = self._buckets[number]
-        parts = promised(bucket, self._last[number].part(), flat)
-        for i, part in zip(bucket.members, parts, strict=True):
-            arrays[i] = part
 
     def _sum_of_squares(self, *own: Sequence[Array | None]) -> Array:
         """The sum over ranks of the squares of what each has a part of; each sequence is read at once."""
@@ -310,39 +284,18 @@ class DataParallel:
         """
         if not max_norm > 0:
             raise ValueError(f"DataParallel.clip: max_norm: expected a positive number, got {max_norm!r}")
-        self._clips = self.group.size > 1
-        known = not self.shard and self._unchanged(gradients)
-        if not self.shard and not self._divided and not known and any(one is not None for one in gradients):
-            return clip_by_global_norm(list(gradients), max_norm)
+        self._clips = True
         with stop_recording():
-            square = self._square_of_means(gradients) if known else self._square_of(gradients)
-            norm, factor = _root(square, max_norm)
-            if not known:
-                return self._scaled(gradients, factor), norm
-            scaled: list[Array | None] = [None] * len(gradients)
-            divided = self._scaled([gradients[i] for i in self._divided], factor)
-            for i, one in zip(self._divided, divided, strict=True):
-                scaled[i] = one
-            for number, mean in self._last.items():
-                self._set(scaled, number, partial(_scaled_mean, mean, factor))
-        return scaled, norm
+            square = self._square if self._unchanged(gradients) else None
+            norm, factor = _root(self._square_of(gradients) if square is None else square, max_norm)
+            return self._scaled(gradients, factor), norm
 
     def _unchanged(self, gradients: Sequence[Array | None]) -> bool:
         """Whether these are what :meth:`gradient` has returned last, and nothing has written to them."""
-        if not self._last or len(gradients) != len(self._returned):
-            return False
-        return all(
-            one is None
-            if was is None
-            else one is was[0]() and one is not None and one._storage.version == was[1]
+        return len(gradients) == len(self._returned) and all(
+            one is None if was is None else was[0]() is one and was[1] == one._storage.version  # type: ignore[union-attr]
             for one, was in zip(gradients, self._returned, strict=True)
         )
-
-    def _square_of_means(self, gradients: Sequence[Array | None]) -> Array:
-        if self._square is None:
-            parts = [mean.part() for mean in self._last.values()]
-            self._square = self._sum_of_squares([*parts, *(gradients[i] for i in self._divided)])
-        return self._square
 
     def step(self, gradients: Sequence[Array | None]) -> None:
         """Update the parameters of all ranks.
@@ -357,18 +310,15 @@ class DataParallel:
             self.optimizer.step(list(gradients))
         else:
             self._parts.step(self.optimizer, [gradients[k] for k in self._order])
-        self._wait()
-        self._forget()
 
     def _sharded(self) -> Optimizer:
         """An optimizer like the given one, of this rank's parts of the buckets."""
         given = self._given
-        self._parts = Parts([self._buckets[k] for k in self._gather_order], self._parameters, self.group)
-        shards = dict(zip(self._gather_order, self._parts.shards, strict=True))
-        parts: list[Any] = [
-            *(shards[k] for k in range(len(shards))),
-            *(self._parameters[i] for i in self._divided),
-        ]
+        # First the largest, as the last one is gathered when nothing is left to update.
+        largest = sorted(range(len(self._buckets)), key=lambda k: -self._buckets[k].size)
+        self._parts = Parts([self._buckets[k] for k in largest], self._parameters, self.group)
+        shards = [self._parts.shards[largest.index(k)] for k in range(len(largest))]
+        parts: list[Any] = [*shards, *(self._parameters[i] for i in self._divided)]
         group_of = [bucket.group for bucket in self._buckets]
         group_of += [
             next(number for number, one in enumerate(given.groups) if i in one.members) for i in self._divided
@@ -381,7 +331,7 @@ class DataParallel:
         ]
         made = like(given, groups)
         made._part_of = {
-            position: self._gather_order.index(k) if k < len(self._buckets) else len(self._buckets)
+            position: largest.index(k) if k < len(largest) else len(largest)
             for position, k in enumerate(self._order)
         }
         return made
@@ -493,7 +443,3 @@ def _root(square: Array, max_norm: float) -> tuple[Array, Array]:
     norm = ops.sqrt(square)
     # In this order neither a norm of 0 nor an infinite max_norm gives a NaN.
     return ops.astype(norm, "float32"), 1.0 / ops.maximum(norm / max_norm, 1.0)
-
-
-def _scaled_mean(mean: Mean, factor: Array) -> Array:
-    return scaled_by([mean.whole()], factor)[0]

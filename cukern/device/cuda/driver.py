@@ -27,8 +27,6 @@ _set_stream, _STREAM = struct.Struct("=Q").pack_into, 32
 #: CUlaunchAttribute: an identifier, and a value in a union of 64 bytes.
 _ATTRIBUTE = struct.Struct("=I4xi60x")
 _COOPERATIVE, _PROGRAMMATIC_STREAM_SERIALIZATION = 2, 6
-#: CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY.
-_USE_NODE_PRIORITY = 8
 _CONSTANT_LOADS = re.compile(r"\b__restrict(__)?\b|\b__ldg\b|\bld\.global[\w.:]*\.nc\b")
 #: The first instruction of a kernel that may begin early.
 WAIT = ' asm volatile("griddepcontrol.wait;" ::: "memory");'
@@ -74,33 +72,6 @@ def variable(module: int, symbol: str) -> tuple[int, int]:
         ctypes.byref(at), ctypes.byref(nbytes), ctypes.c_void_p(module), symbol.encode()
     )
     return (0, 0) if status else (at.value or 0, nbytes.value)
-
-
-class PrioritizedGraph:
-    """A recorded graph whose kernels have the priorities of the streams on which they were recorded.
-
-    CuPy's graphs run all kernels with the priority of the stream on which they are launched.
-    """
-
-    def __init__(self, cupy: Any, stream: Any) -> None:
-        self._runtime, executable = cupy.cuda.runtime, ctypes.c_void_p()
-        graph = self._runtime.streamEndCapture(stream.ptr)
-        status = library().cuGraphInstantiateWithFlags(
-            ctypes.byref(executable), ctypes.c_void_p(graph), ctypes.c_ulonglong(_USE_NODE_PRIORITY)
-        )
-        self._executable = executable.value
-        self._runtime.graphDestroy(graph)
-        if status:
-            failure: Any = importlib.import_module("cupy_backends.cuda.api.driver").CUDADriverError
-            raise failure(status)
-
-    def launch(self, stream: Any) -> None:
-        """Launch the graph on a stream."""
-        self._runtime.graphLaunch(self._executable, stream.ptr)
-
-    def __del__(self) -> None:
-        if self._executable:
-            self._runtime.graphExecDestroy(self._executable)
 
 
 def address(memory: bytearray) -> int:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import copy
 import gc
-import importlib
 import json
 import math
 import os
@@ -34,7 +33,6 @@ from cukern import distributed
 from cukern.bench.timing import _CYCLES_A_SECOND, _SPIN
 from cukern.distributed import nccl
 
-capture = importlib.import_module("cukern.capture")
 #: Timed blocks of steps; the steps are not waited for one by one.
 BLOCKS, STEPS = 4, 10
 MIB = tuple(4**k for k in range(6))
@@ -135,14 +133,12 @@ def steps(options: argparse.Namespace, gpt: Any, preset: Any) -> None:
         "plain": {"shard": 0},
         "ZeRO 1": {"shard": 1},
         "ZeRO 3": {"shard": 3},
-        "plain, buckets of 12 MiB": {"shard": 0, "bucket_bytes": 12 << 20},
+        "plain, buckets of 25 MiB": {"shard": 0, "bucket_bytes": 25 << 20},
         "plain, buckets of 64 MiB": {"shard": 0, "bucket_bytes": 64 << 20},
-        "ZeRO 1, buckets of 64 MiB": {"shard": 1, "bucket_bytes": 64 << 20},
-        "plain, one bucket": {"shard": 0, "bucket_bytes": 1 << 30},
+        "plain, buckets of 1 GiB": {"shard": 0, "bucket_bytes": 1 << 30},
+        "ZeRO 1, buckets of 25 MiB": {"shard": 1, "bucket_bytes": 25 << 20},
+        "ZeRO 1, buckets of 1 GiB": {"shard": 1, "bucket_bytes": 1 << 30},
         "plain, not captured": {"shard": 0, "captured": False},
-        "plain, priorities": {"shard": 0},
-        "ZeRO 1, priorities": {"shard": 1},
-        "ZeRO 3, priorities": {"shard": 3},
     }
     found: dict[str, Any] = {}
     for name, how in rows.items():
@@ -151,7 +147,6 @@ def steps(options: argparse.Namespace, gpt: Any, preset: Any) -> None:
         device.backend.free_unused()
         taken = gpt.taken_since(device) if on_gpu else int
         own = copy.deepcopy(model)  # ZeRO divides it
-        capture.PRIORITIES = name.endswith("priorities")
         start = time.perf_counter()
         step: Any = parallel_step(own, gpt, preset, **how) if how else gpt.make_step(own)
         losses = [over_ranks(float(step(*batch)), "mean") for _ in range(3)]

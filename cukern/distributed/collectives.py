@@ -342,8 +342,8 @@ def reduced(
 ) -> Callable[[], Array]:
     """Begin to reduce ``x``; the function that waits for the result and returns it.
 
-    Until then ``x`` must not be written. ``aside``: launches go on meanwhile. ``out``: where the result goes, unless it has to be converted: C-ordered, of
-    the same shape and dtype; it may be ``x``.
+    Until then ``x`` must not be written. ``aside``: launches go on meanwhile. ``out``: where the result goes, C-ordered
+    and of the same shape and dtype; it may be ``x``.
     """
     about, _ = _met("all_reduce", x, group, f" {op}{note}")
     if group.size == 1 or not x.size:

@@ -200,7 +200,7 @@ class DataParallel:
         return list(map(int, texts[0].split(","))) if text else order
 
     def _begin(self, bucket: Bucket, gradients: Sequence[Array | None]) -> Callable[[], Array]:
-        """Begin to average a bucket beside launches; the function that waits for the mean, or this rank's part of it."""
+        """Begin to average a bucket beside launches; the function that waits for the mean, or this rank's part."""
         with stop_recording():
             flat = bucket.packed(gradients, self._parameters, self._sums)
             note = f" of the gradients of {self._given.names[bucket.members[0]]!r} and {len(bucket.members) - 1} more"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from ..dtypes import DType
@@ -33,6 +34,9 @@ class Engine(Protocol):
 
     def averages(self, dtype: DType) -> bool:
         """Whether elements of ``dtype`` have the reduction ``"mean"``, as precise as a sum that is divided."""
+
+    def together(self, about: str, aside: bool = False) -> AbstractContextManager[None]:
+        """A with-block whose collectives, none of which is waited for in it, may begin together at its end."""
 
     def all_reduce(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work:
         """Reduce ``data`` over the ranks; ``out`` may be ``data``."""

@@ -12,6 +12,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -104,6 +105,10 @@ class Group:
         if engine is None:
             engine = self._engines[str(device)] = self._opened(device)
         return engine
+
+    def together(self, device: Device, about: str) -> AbstractContextManager[None]:
+        """A with-block whose collectives on ``device`` begin at its end, beside launches: see :class:`.Engine`."""
+        return nullcontext() if self.size == 1 else self.engine(device).together(about, True)
 
     def _opened(self, device: Device) -> Engine:
         if device.addressable:

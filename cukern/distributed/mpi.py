@@ -10,6 +10,7 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,10 @@ class Engine:
     def averages(self, dtype: dtypes.DType) -> bool:
         """Whether ``"mean"`` is a reduction: MPI has none."""
         return False
+
+    def together(self, about: str, aside: bool = False) -> AbstractContextManager[None]:
+        """Nothing, as collectives begin when they are called."""
+        return contextlib.nullcontext()
 
     def all_reduce(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work:
         """Reduce ``data`` over the ranks."""

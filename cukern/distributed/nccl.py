@@ -8,7 +8,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -64,6 +65,17 @@ class Work:
             with self._device.activate():
                 self._device.xp.cuda.get_current_stream().wait_event(self._done)
         self._begun.held = ()
+
+
+class _Later:
+    """A collective that begins together with others."""
+
+    work: Work | None = None
+
+    def wait(self) -> None:
+        """As :meth:`Work.wait`."""
+        assert self.work is not None  # the block in which they were called has ended
+        self.work.wait()
 
 
 class _Begun:
@@ -144,6 +156,8 @@ class Engine:
             "min": nccl.NCCL_MIN,
             "mean": nccl.NCCL_AVG,
         }
+        #: Those that begin together: their arrays, the call, and what stands for it.
+        self._queued: list[tuple[Sequence[Any], Any, _Later]] | None = None
         #: Collectives that have not finished.
         self._begun: deque[_Begun] = deque()
         #: Events of finished ones, for the program's thread to destroy; see :meth:`_look`.
@@ -171,8 +185,31 @@ class Engine:
         power = self._size & (self._size - 1) == 0
         return power and dtypes.info(dtype).kind in "fc" and dtype != dtypes.float16
 
-    def _start(self, about: str, held: Sequence[Any], call: Any, aside: bool = False) -> Work:
+    @contextmanager
+    def together(self, about: str, aside: bool = False) -> Iterator[None]:
+        """Begin the collectives that are called in the block at its end, as one launch."""
+        queued = self._queued = list[tuple[Sequence[Any], Any, _Later]]()
+        try:
+            yield
+        finally:
+            self._queued = None
+
+        def call(stream: int) -> None:
+            self._nccl.groupStart()
+            for _, one, _ in queued:
+                one(stream)
+            self._nccl.groupEnd()
+
+        if queued:
+            work = self._start(about, [held for held, *_ in queued], call, aside)
+            for *_, later in queued:
+                later.work = work
+
+    def _start(self, about: str, held: Sequence[Any], call: Any, aside: bool = False) -> Any:
         """Run ``call`` with the current stream, or ``aside``: with the engine's, after what is on the current one."""
+        if self._queued is not None:
+            self._queued.append((held, call, _Later()))
+            return self._queued[-1][-1]
         cuda, done = self._device.xp.cuda, None
         self._spent.clear()
         if self._member is not None:

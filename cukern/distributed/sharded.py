@@ -221,7 +221,8 @@ class ShardedModule(Module):
         """Begin to gather the parameters while launches go on."""
         state, recorder = self._state, capture_hooks.recorder()
         if state.coming is None or state.coming[0] is not recorder or state.coming[1] != self._versions():
-            with stop_recording():
+            what = f"all_gather of a {type(self._hidden.module).__name__}'s parameters"
+            with stop_recording(), self._group.together(self.shards[0].device, what):
                 flats = [gathered(one, self._group, aside=True) for one in self.shards]
             state.coming = recorder, self._versions(), flats
             capture_hooks.joined(self._drop)
@@ -266,31 +267,49 @@ class ShardedModule(Module):
         def backward(
             cotangents: Sequence[Array | None], saved: object, needs: Sequence[bool]
         ) -> list[Array | None]:
-            parts = zip(self._indices, self._flats, self.shards, needs, strict=True)
-            return [
-                self._summed([cotangents[i] for i in own], flat, shard) if needed else None
-                for own, flat, shard, needed in parts
+            parts = [
+                self._joined([cotangents[i] for i in own], flat, shard) if needed else None
+                for own, flat, shard, needed in zip(
+                    self._indices, self._flats, self.shards, needs, strict=True
+                )
             ]
+            if tape.recording([one for one in parts if one is not None]):
+                return [one if one is None else reduce_scatter(one, group=self._group) for one in parts]
+            return self._summed(parts)
 
         tape.record("ShardedModule", self.shards, values, backward, materialize=False, tracking=tracking)
         for i, value in enumerate(values):
             Again.note(value, partial(compute, i), again.drop, tracking[2])
 
-    def _summed(self, cotangents: Sequence[Array | None], flat: Flat, shard: Shard) -> Array | None:
-        """This rank's part of the sum over ranks of the gradients of what a shard has parts of."""
-        if tape.recording([one for one in cotangents if one is not None]):
-            parts: list[Array] = []
-            ends = (*flat.offsets[1:], flat.size)
-            for one, shape, begin, end in zip(cotangents, flat.shapes, flat.offsets, ends, strict=True):
-                own = zeros(shape, dtype=shard.dtype, device=shard.device) if one is None else one
-                gap = zeros(end - begin - own.size, dtype=shard.dtype, device=shard.device)
-                parts += [own.reshape(-1), gap]
-            return reduce_scatter(ops.concat(parts), group=self._group)
-        with stop_recording():
-            packed = flat.pack(cotangents, shard.dtype, shard.device)
-            part = scattered(packed, "sum", self._group, aside=True)
-        capture_hooks.joined(part)
-        return part() if shard.device.addressable else Arriving.of(shard._planned(), part)
+    def _joined(self, cotangents: Sequence[Array | None], flat: Flat, shard: Shard) -> Array:
+        """The gradients of what a shard has parts of, in flat memory."""
+        if not tape.recording([one for one in cotangents if one is not None]):
+            with stop_recording():
+                return flat.pack(cotangents, shard.dtype, shard.device)
+        parts: list[Array] = []
+        ends = (*flat.offsets[1:], flat.size)
+        for one, shape, begin, end in zip(cotangents, flat.shapes, flat.offsets, ends, strict=True):
+            own = zeros(shape, dtype=shard.dtype, device=shard.device) if one is None else one
+            parts += [
+                own.reshape(-1),
+                zeros(end - begin - own.size, dtype=shard.dtype, device=shard.device),
+            ]
+        return ops.concat(parts)
+
+    def _summed(self, flats: Sequence[Array | None]) -> list[Array | None]:
+        """This rank's parts of the sums over ranks; on a GPU they arrive when they are read."""
+        device = self.shards[0].device
+        what = f"reduce_scatter of the gradients of a {type(self._hidden.module).__name__}"
+        with stop_recording(), self._group.together(device, what):
+            begun = [one if one is None else scattered(one, "sum", self._group, aside=True) for one in flats]
+        found: list[Array | None] = []
+        for shard, part in zip(self.shards, begun, strict=True):
+            if part is None or device.addressable:
+                found.append(None if part is None else part())
+            else:
+                capture_hooks.joined(part)
+                found.append(Arriving.of(shard._planned(), part))
+        return found
 
     def extra_repr(self) -> str:
         """The number of elements here and in all."""

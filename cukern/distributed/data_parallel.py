@@ -33,9 +33,8 @@ class DataParallel:
     """An optimizer whose gradients are averaged over ranks, each of which has a batch of its own.
 
     The parameters' values are those of the group's first rank. Gradients travel in buckets; a bucket is reduced as
-    soon as the backward pass has finished its gradients, while the pass goes on, and gathered while the optimizer
-    updates others. The result is the same, bit by bit, from run to run with the same number of ranks, and up to
-    rounding for any number.
+    soon as the backward pass has finished its gradients, while the pass goes on. The result is the same, bit by bit,
+    from run to run with the same number of ranks, and up to rounding for any number.
 
     Args:
         optimizer: of the parameters that all ranks have. It has taken no step yet, or was loaded with the same state on

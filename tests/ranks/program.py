@@ -319,6 +319,26 @@ def check_captured_steps() -> None:
         STEPS.append(captured)
 
 
+def check_clipping() -> None:
+    """The norm is that of the gradients that are given, changed or not, also where it is known before they are."""
+    own = ck.asarray(BATCH.reshape(SIZE, -1, 5)[RANK])
+    for shard in (0, 1):
+        net = Net(False)
+        training = cd.DataParallel(optimizer(net), shard=shard, bucket_bytes=64)
+        for change in (False, False, True):
+            with ck.Tape() as tape:
+                loss = ck.mean(net(own) ** 2)
+            found = training.gradient(tape, loss)
+            if change:
+                found[0][...] = 2.0
+            expected = training.norm(found).item()
+            clipped, norm = training.clip(found, 0.5)
+            np.testing.assert_allclose(norm.item(), expected, rtol=1e-6)
+            scaled = [np.asarray(one) * (0.5 / expected) for one in found]
+            for one, wanted in zip(clipped, scaled, strict=True):
+                np.testing.assert_allclose(np.asarray(one), wanted, rtol=1e-5)
+
+
 #: Captured steps that live until the program ends, when the ranks give back what carries their arrays.
 STEPS: list[Any] = []
 

@@ -292,7 +292,7 @@ class DataParallel:
     def _unchanged(self, gradients: Sequence[Array | None]) -> bool:
         """Whether these are what :meth:`gradient` has returned last, and nothing has written to them."""
         return len(gradients) == len(self._returned) and all(
-            one is None if was is None else was[0]() is one and was[1] == one._storage.version  # type: ignore[union-attr]
+            one is None if was is None else was[0]() is one and was[1] == one._storage.version
             for one, was in zip(gradients, self._returned, strict=True)
         )
 

@@ -70,7 +70,7 @@ class Work:
 class _Later:
     """A collective that begins together with others."""
 
-    work: Work | None = None
+    work: Work | _Later | None = None
 
     def wait(self) -> None:
         """As :meth:`Work.wait`."""
@@ -205,7 +205,7 @@ class Engine:
             for *_, later in queued:
                 later.work = work
 
-    def _start(self, about: str, held: Sequence[Any], call: Any, aside: bool = False) -> Any:
+    def _start(self, about: str, held: Sequence[Any], call: Any, aside: bool = False) -> Work | _Later:
         """Run ``call`` with the current stream, or ``aside``: with the engine's, after what is on the current one."""
         if self._queued is not None:
             self._queued.append((held, call, _Later()))
@@ -266,7 +266,7 @@ class Engine:
         parts = 2 if data.dtype.kind == "c" else 1
         return data.size * parts, self._types[data.dtype]
 
-    def all_reduce(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work:
+    def all_reduce(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work | _Later:
         """Reduce ``data`` over the ranks."""
         count, kind = self._counted(data)
         source, to, operation = data.data.ptr, out.data.ptr, self._operations[op]
@@ -277,7 +277,7 @@ class Engine:
             aside,
         )
 
-    def reduce_scatter(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work:
+    def reduce_scatter(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work | _Later:
         """Reduce ``data`` over the ranks, and give each an equal part of the result."""
         count, kind = self._counted(out)
         source, to, operation = data.data.ptr, out.data.ptr, self._operations[op]
@@ -288,7 +288,7 @@ class Engine:
             aside,
         )
 
-    def all_gather(self, data: Any, out: Any, about: str, aside: bool = False) -> Work:
+    def all_gather(self, data: Any, out: Any, about: str, aside: bool = False) -> Work | _Later:
         """Put the ``data`` of all ranks into ``out``, one after another."""
         source, to, kind = data.data.ptr, out.data.ptr, self._nccl.NCCL_UINT8
         return self._start(
@@ -298,7 +298,7 @@ class Engine:
             aside,
         )
 
-    def broadcast(self, data: Any, root: int, about: str) -> Work:
+    def broadcast(self, data: Any, root: int, about: str) -> Work | _Later:
         """Fill ``data`` with that of ``root``."""
         at, kind = data.data.ptr, self._nccl.NCCL_UINT8
         return self._start(
@@ -307,7 +307,7 @@ class Engine:
             lambda stream: self._communicator.broadcast(at, at, data.nbytes, kind, root, stream),
         )
 
-    def all_to_all(self, data: Any, out: Any, about: str) -> Work:
+    def all_to_all(self, data: Any, out: Any, about: str) -> Work | _Later:
         """Send each rank its equal part of ``data``."""
         part, kind = data.nbytes // self._size, self._nccl.NCCL_UINT8
 
@@ -320,14 +320,14 @@ class Engine:
 
         return self._start(about, (data, out), call)
 
-    def send(self, data: Any, to: int, about: str) -> Work:
+    def send(self, data: Any, to: int, about: str) -> Work | _Later:
         """Send ``data`` to a rank."""
         at, kind = data.data.ptr, self._nccl.NCCL_UINT8
         return self._start(
             about, (data,), lambda stream: self._communicator.send(at, data.nbytes, kind, to, stream)
         )
 
-    def receive(self, data: Any, source: int, about: str) -> Work:
+    def receive(self, data: Any, source: int, about: str) -> Work | _Later:
         """Fill ``data`` with what a rank sends."""
         at, kind = data.data.ptr, self._nccl.NCCL_UINT8
         return self._start(

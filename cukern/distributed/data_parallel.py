@@ -16,7 +16,7 @@ from ..array.creation import full
 from ..autodiff.tape import Tape, stop_recording
 from ..elementwise.fuse import fuse
 from ..nn.module import Module
-from ..optim.clip import norm_of, scaled_by
+from ..optim.clip import clip_by_global_norm, norm_of, scaled_by
 from ..optim.optimizer import Optimizer
 from .blocks import divide_blocks, like, require_no_steps
 from .buckets import Bucket, planned
@@ -211,7 +211,9 @@ class DataParallel:
     def _averaged(
         self, gradients: list[Array | None], begun: Mapping[int, Callable[[], Array]]
     ) -> list[Array | None]:
-        divided = self._scaled([gradients[i] for i in self._divided], self._number(1 / self.group.size))
+        divided = [gradients[i] for i in self._divided]
+        if divided and self.group.size > 1:
+            divided = self._scaled(divided, self._number(1 / self.group.size))
         self._square = None
         if self._clips and begun:  # the squares of others are added up while the last bucket travels
             *before, last = begun.values()
@@ -283,6 +285,8 @@ class DataParallel:
         """
         if not max_norm > 0:
             raise ValueError(f"DataParallel.clip: max_norm: expected a positive number, got {max_norm!r}")
+        if self.group.size == 1 and any(one is not None for one in gradients):
+            return clip_by_global_norm(list(gradients), max_norm)
         self._clips = True
         with stop_recording():
             square = self._square if self._unchanged(gradients) else None

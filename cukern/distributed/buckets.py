@@ -52,37 +52,43 @@ class Bucket(Flat):
                 one._bump("DataParallel.step")
 
 
-def planned(optimizer: Optimizer, ranks: int, most: int) -> list[Bucket]:
-    """The buckets of an optimizer's parameters: the last ones first, whose gradients are finished first.
+def planned(optimizer: Optimizer, ranks: int, most: int, order: Sequence[int] | None = None) -> list[Bucket]:
+    """The buckets of an optimizer's parameters.
 
     Shards, and parameters that are not trained or have no elements, are in none.
 
     Args:
-        optimizer: has the parameters; those of different groups, dtypes or devices are in different buckets.
+        optimizer: has the parameters; those of different dtypes or devices are in different buckets.
         ranks: the number of ranks, by which the size of each bucket is divisible.
-        most: the bytes at which a bucket is complete.
+        most: the bytes at which a bucket is complete; with a quarter it is, if a large parameter comes.
+        order: that in which gradients are finished, of which buckets have stretches. When None it is taken to be the
+            reverse of the optimizer's order, and parameters of different groups are in different buckets.
     """
     parameters = optimizer.parameters
     group_of = {i: number for number, one in enumerate(optimizer.groups) for i in one.members}
     open_: dict[Any, list[int]] = {}
     buckets: list[Bucket] = []
 
-    def close(kind: Any) -> None:
-        members = open_.pop(kind)
+    def close(kind: Any, members: Sequence[int]) -> None:
         buckets.append(Bucket(members, [parameters[i].shape for i in members], ranks, kind[0]))
 
-    for i in reversed(range(len(parameters))):
+    def nbytes(members: Sequence[int]) -> int:
+        return sum(parameters[i].nbytes for i in members)
+
+    for i in reversed(range(len(parameters))) if order is None else order:
         one = parameters[i]
         if isinstance(one, Shard) or (isinstance(one, Parameter) and not one.trainable) or not one.size:
             continue
-        kind = (group_of[i], one.dtype, one.device)
+        kind = (0 if order else group_of[i], one.dtype, one.device)
         apart = one.nbytes >= min(most, _APART)
-        if apart and kind in open_:
-            close(kind)
         members = open_.setdefault(kind, [])
-        members.append(i)
-        if apart or sum(parameters[j].nbytes for j in members) >= most:
-            close(kind)
-    for kind in list(open_):
-        close(kind)
+        if not apart:
+            members.append(i)
+        if nbytes(members) >= (most // 4 if apart else most):
+            close(kind, open_.pop(kind))
+        if apart:
+            close(kind, [i])
+    for kind, members in open_.items():
+        if members:
+            close(kind, members)
     return buckets

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 from weakref import ref
 
@@ -106,7 +106,7 @@ class DataParallel:
         self._parameters = optimizer.parameters
         self._members = self._member_names(self._members)
         self._divided = [i for i, one in enumerate(self._parameters) if isinstance(one, Shard)]
-        self._buckets = planned(optimizer, self.group.size, bucket_bytes)
+        self._most, self._buckets = bucket_bytes, planned(optimizer, self.group.size, bucket_bytes)
         self._agree()
         #: The buckets in the order in which their gradients are finished, as the first backward pass has it.
         self._finish_order: list[int] | None = None
@@ -175,11 +175,9 @@ class DataParallel:
 
         def arrived(i: int, gradient: Array | None) -> None:
             gradients[i] = gradient
+            finished.append(i)
             if i in bucket_of:
-                number = bucket_of[i]
-                waiting[number] -= 1
-                if not waiting[number]:
-                    finished.append(number)
+                waiting[bucket_of[i]] -= 1
             while len(begun) < len(order) and not waiting[number := order[len(begun)]]:
                 begun[number] = self._begin(self._buckets[number], gradients)
 
@@ -187,16 +185,24 @@ class DataParallel:
         with stop_recording():
             averaged = self._averaged(gradients, begun)
         if self._finish_order is None:
-            self._finish_order = self._agreed(finished)
+            self._learn(finished)
         if self._square is not None:
             self._returned = [one if one is None else (ref(one), one._storage.version) for one in averaged]
         return averaged
 
-    def _agreed(self, order: list[int]) -> list[int]:
-        """The order in which the first rank's buckets were finished: all ranks begin to reduce them in it."""
+    def _learn(self, order: list[int]) -> None:
+        """Let all ranks' buckets follow the order in which the first rank's gradients were finished.
+
+        Those of divided state remain, and begin to travel in this order.
+        """
         text = ",".join(map(str, order))
         _, texts = self.group.meet("DataParallel.gradient", "the first", text)
-        return list(map(int, texts[0].split(","))) if text else order
+        order = [int(one) for one in texts[0].split(",")] if text else order
+        if not self.shard:
+            self._buckets = planned(self._given, self.group.size, self._most, order)
+        turn = {i: number for number, i in enumerate(order)}
+        last = [max(turn[i] for i in bucket.members) for bucket in self._buckets]
+        self._finish_order = sorted(range(len(last)), key=last.__getitem__)
 
     def _begin(self, bucket: Bucket, gradients: Sequence[Array | None]) -> Callable[[], Array]:
         """Begin to average a bucket beside launches; the function that waits for the mean, or this rank's part."""
@@ -217,7 +223,7 @@ class DataParallel:
         self._square = None
         if self._clips and begun:  # the squares of others are added up while the last bucket travels
             *before, last = begun.values()
-            arrays = [*divided, *(arrive() for arrive in before)], [last()]
+            arrays = [*divided, *(arrive() for arrive in before)], (arrive() for arrive in (last,))
             apart = self.shard or self._divided
             self._square = self._sum_of_squares(*arrays) if apart else self._squares(*arrays)
         flats = [begun[number]() for number in range(len(begun))]
@@ -231,11 +237,11 @@ class DataParallel:
                 averaged[i] = part
         return averaged
 
-    def _sum_of_squares(self, *own: Sequence[Array | None]) -> Array:
-        """The sum over ranks of the squares of what each has a part of; each sequence is read at once."""
+    def _sum_of_squares(self, *own: Iterable[Array | None]) -> Array:
+        """The sum over ranks of the squares of what each has a part of; each iterable is read after the one before."""
         return all_reduce(self._squares(*own), group=self.group)
 
-    def _squares(self, *arrays: Sequence[Array | None]) -> Array:
+    def _squares(self, *arrays: Iterable[Array | None]) -> Array:
         total = self._number(0.0)
         for some in arrays:
             if given := [one for one in some if one is not None]:

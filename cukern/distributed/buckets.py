@@ -60,7 +60,7 @@ def planned(optimizer: Optimizer, ranks: int, most: int, order: Sequence[int] | 
     Args:
         optimizer: has the parameters; those of different dtypes or devices are in different buckets.
         ranks: the number of ranks, by which the size of each bucket is divisible.
-        most: the bytes at which a bucket is complete; with a quarter it is, if a large parameter comes.
+        most: the bytes at which a bucket is complete; with a quarter it is, if a parameter comes that has its own.
         order: that in which gradients are finished, of which buckets have stretches. When None it is taken to be the
             reverse of the optimizer's order, and parameters of different groups are in different buckets.
     """
@@ -84,7 +84,7 @@ def planned(optimizer: Optimizer, ranks: int, most: int, order: Sequence[int] | 
         members = open_.setdefault(kind, [])
         if not apart:
             members.append(i)
-        if nbytes(members) >= (most // 4 if apart else most):
+        if nbytes(members) >= (min(most // 4, _APART) if apart else most):
             close(kind, open_.pop(kind))
         if apart:
             close(kind, [i])

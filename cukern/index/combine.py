@@ -6,28 +6,29 @@ depends only on the indices, and every run gives the same bits; no atomics.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
 from ..device import Device
-from ..device.interface import CompiledFunction
+from ..device.interface import Prepared
 from ..dtypes import DType
 from ..elementwise.function import astype
 from ..kernel import Kernel
-from ..kernel.plan import allocate, on, raw, serial, zeros
+from ..kernel.plan import on, operands, raw, serial, zeroed, zeros
 from ..kernel.sizes import divide_up, index_type, power_of_two
 from .gather_scatter import (
+    GRID_Y,
     Order,
     aligned,
     bound,
     columns,
-    cxx_name,
-    launch_2d,
     ordered,
     picked_along,
 )
@@ -105,6 +106,7 @@ def combined(
     mean: bool = False,
     starts: Any = None,
     through: Any = None,
+    result: Layout | None = None,
 ) -> Array:
     """Combine the rows of ``g`` (outer, count, inner) by their indices, and ``base``: (outer, size, inner).
 
@@ -118,83 +120,112 @@ def combined(
         mean: whether sums are divided by the number of their rows, not on the host.
         starts: an ndarray (size + 1,): the first row of each index, in ascending order, and the end; None to search.
         through: an ndarray (count,) of the rows of ``g`` (1, number, inner) that are meant; not on the host.
+        result: the layout of the result, in C order, if it is to have another shape; not on the host.
     """
     device = g.device
     if serial(device) and shape is None:
         return _in_order(g, indices, outer, size, inner, base, how=how)
+    if not outer * size * inner:
+        with on(device):
+            return Array._made(fresh_layout(device, g.dtype, (outer, size, inner)))
     with on(device):
-        result = allocate(device, (outer, size, inner), g.dtype)
-        if not result.size:
-            return Array._wrap(result, device)
-        datas = (*(() if base is None else (base.contiguous()._data,)), g.contiguous()._data)
-        count = indices.size
+        g = g if (g._layout or g._planned()).contiguous else g.contiguous()
+        arrays = [g] if base is None else [base.contiguous(), g]
+        count, item = indices.size, g._planned().dtype.itemsize
         if starts is None:
             order = ordered(device, indices, size, rising)
-            starts = order.starts(size)._data
+            first = order.starts(size)
             order = order if through is None else order.through(through, g.shape[1])
         else:
-            order = Order(Array._wrap(indices, device), None)
-        width = aligned(inner * g.itemsize, g.itemsize, 16, (*datas, result)) // g.itemsize
-        s = shape or combining(inner // width, width)
-        wide = index_type(outer * size * s.lanes, outer * count * s.lanes, inner)
-        variables: dict[str, Any] = {
-            "lanes": s.lanes, "items": s.items, "width": width, "fan": s.fan, "flight": s.flight,
-            "index": wide, "full": inner % (width * s.lanes * s.items) == 0, "what": how,
-        }  # fmt: skip
-        parts, tiles = _parts(datas[-1], order, (outer, count, inner), s, variables)
-        variables |= {"based": base is not None, "starts": cxx_name(starts), "mean": mean}
-        arrays = (*datas, order.indices, starts, result)
-        sizes = (size, count, inner, len(tiles))
-        kernel = _stage(device, s.block, g.dtype, "all", **variables, single=outer == 1)
-        groups = s.block // s.lanes
-        blocks_y = divide_up(inner, width * s.lanes * s.items)
-        blocks = divide_up(outer * size, groups)
-        launch_2d(device, kernel, blocks, s.block, *arrays, outer * size, *sizes, blocks_y=blocks_y)
-        if tiles:
-            kernel = _stage(device, s.block, g.dtype, "long", **variables, key=cxx_name(order.keys._data))
-            tail = (order.keys._data, parts, tiles[0], sum(tiles))
-            blocks = divide_up(outer * tiles[0], groups)
-            launch_2d(
-                device, kernel, blocks, s.block, *arrays, outer * tiles[0], *sizes, *tail, blocks_y=blocks_y
-            )
-    return Array._wrap(result, device)
+            order, first = Order(Array._wrap(indices, device), None), Array._wrap(starts, device)
+        keys, places = order.keys, order.order
+        known = not serial(device) and all(one._planned().aligned for one in arrays)
+        width = aligned(inner * item, item, 16, () if known else tuple([one._data for one in arrays]))
+        plan = _launches(
+            g._planned(), width // item, (outer, size, count, inner), base is not None, first._planned().dtype,
+            keys._planned().dtype, how, mean, shape,
+        )  # fmt: skip
+        made = Array._made(result or plan.result)
+        given = operands(device, (*arrays, places, first, made))
+        if plan.parts is None:
+            plan.all(*given)
+            return made
+        parts = Array._made(plan.parts)
+        for level in plan.levels:
+            level(*operands(device, (g, keys, places, parts)))
+        plan.all(*given)
+        plan.long(*given, *plan.numbers, *operands(device, (keys, parts)))
+    return made
 
 
-def _stage(
-    device: Device, block: int, dtype: DType, stage: str, what: Combination, **variables: Any
-) -> CompiledFunction:
-    name = f"{what}_{stage}_rows_{dtypes.info(dtype).name}_{block}"
-    return bound(
-        _KERNELS[stage], device, block, name=name, elem=dtype, what=what, join=JOINS[what],
-        identity=_IDENTITIES[what], **variables,
-    )  # fmt: skip
+class _Launches(NamedTuple):
+    """The launches that combine rows of given forms.
+
+    Attributes:
+        result, parts: the layouts of the result, and of the inner nodes of the tree for indices with many rows.
+        levels: one a level of the tree: take the rows, the keys, the order and the nodes.
+        all: takes the base if there is one, the rows, the order, the starts and the result.
+        long: takes these, ``numbers``, the keys and the nodes.
+    """
+
+    result: Layout
+    parts: Layout | None
+    levels: Sequence[Prepared]
+    all: Prepared
+    long: Prepared
+    numbers: tuple[int, ...]
 
 
-def _parts(
-    g: Any, order: Order, sizes: tuple[int, int, int], s: Combining, variables: dict[str, Any]
-) -> tuple[Any, list[int]]:
-    """The inner nodes of the tree for indices with many rows, and their number on each level."""
-    outer, count, inner = sizes
-    device, dtype = order.keys.device, g.dtype
+@lru_cache(maxsize=4096)
+def _launches(
+    g: Layout,
+    width: int,
+    sizes: tuple[int, int, int, int],
+    based: bool,
+    starts: DType,
+    key: DType,
+    how: Combination,
+    mean: bool,
+    shape: Combining | None,
+) -> _Launches:
+    """The launches for rows that are read in packs of ``width``; what follows describes a call of :func:`combined`."""
+    (outer, size, count, inner), device, dtype = sizes, g.device, g.dtype
+    s = shape or combining(inner // width, width)
+    block, groups, blocks_y = s.block, s.block // s.lanes, divide_up(inner, width * s.lanes * s.items)
     tiles: list[int] = []
     n = count
     while n >= 2 * s.fan:
         n //= s.fan
         tiles.append(n)
-    if not tiles:
-        return None, tiles
-    parts = allocate(device, (outer, sum(tiles), inner), dtypes.info(dtype).acc)
-    below = here = 0
+    variables: dict[str, Any] = {
+        "lanes": s.lanes, "items": s.items, "width": width, "fan": s.fan, "flight": s.flight,
+        "index": index_type(outer * size * s.lanes, outer * count * s.lanes, inner),
+        "full": inner % (width * s.lanes * s.items) == 0, "what": how,
+    }  # fmt: skip
+
+    def prepare(stage: str, rows: int, tail: Sequence[int], **more: Any) -> Prepared:
+        name = f"{how}_{stage}_rows_{dtypes.info(dtype).name}_{block}"
+        function = bound(
+            _KERNELS[stage], device, block, name=name, elem=dtype, join=JOINS[how], identity=_IDENTITIES[how],
+            **variables, **more,
+        )  # fmt: skip
+        grid = (divide_up(rows, groups), min(blocks_y, GRID_Y), 1)
+        return function.prepare(grid, (block, 1, 1), 0, tail)
+
+    result = fresh_layout(device, dtype, (outer, size, inner))
+    levels, below, here = [], 0, 0
     for level, n in enumerate(tiles, 1):
-        key = cxx_name(order.keys._data)
-        kernel = _stage(device, s.block, dtype, "parts", level=min(level, 2), key=key, **variables)
-        arrays = (g, order.keys._data, order.indices, parts)
-        blocks = divide_up(outer * n, s.block // s.lanes)
         numbers = (outer * n, count, inner, n, s.fan**level, sum(tiles), below, here)
-        blocks_y = divide_up(inner, variables["width"] * s.lanes * s.items)
-        launch_2d(device, kernel, blocks, s.block, *arrays, *numbers, blocks_y=blocks_y)
+        levels.append(prepare("parts", outer * n, numbers, level=min(level, 2), key=dtypes.info(key).cxx))
         below, here = here, here + n
-    return parts, tiles
+    variables |= {"based": based, "starts": dtypes.info(starts).cxx, "mean": mean}
+    rest = (size, count, inner, len(tiles))
+    whole = prepare("all", outer * size, (outer * size, *rest), single=outer == 1)
+    if not tiles:
+        return _Launches(result, None, (), whole, whole, ())
+    long = prepare("long", outer * tiles[0], (tiles[0], sum(tiles)), key=dtypes.info(key).cxx)
+    parts = fresh_layout(device, dtypes.info(dtype).acc, (outer, sum(tiles), inner))
+    return _Launches(result, parts, levels, whole, long, (outer * tiles[0], *rest))
 
 
 def _in_order(
@@ -210,14 +241,16 @@ def _in_order(
     """Combine rows, or elements with ``each`` an index, in their order, each column by one thread."""
     device, acc = g.device, dtypes.info(g.dtype).acc
     with on(device), tape.stop_recording():
-        if base is None:
+        if base is None and how == "sum" and outer * size * inner and not device.addressable:
+            result = zeroed(fresh_layout(device, acc, (outer, size, inner)))
+        elif base is None:
             result = Array._wrap(zeros(device, (outer, size, inner), acc), device)
             if how != "sum":
                 raw(result._data)[...] = identity(how, g.dtype).astype(acc)
         else:
             result = astype(base, acc).contiguous()
         if result.size and g.size:
-            columns(how, g, indices, result._data, (outer, size, inner), each, JOINS[how])
+            columns(how, g, indices, result, (outer, size, inner), each, JOINS[how])
         return astype(result, g.dtype, copy=False)
 
 
@@ -247,6 +280,6 @@ def added_along(g: Array, indices: Any, outer: int, size: int, inner: int) -> Ar
     count, width = indices.size // max(1, outer * inner), outer * inner
     if serial(g.device) or count <= _SERIAL_COUNT or width >= _SERIAL_COLUMNS:
         return _in_order(g, indices, outer, size, inner, None, True)
-    flat = picked_along(None, indices, g.device, outer, size, inner)
+    flat = picked_along(None, indices, g.device, outer, size, inner)._data
     result = combined(g, flat.reshape(-1), 1, outer * size * inner, 1)
     return Array._wrap(result._data.reshape(outer, size, inner), g.device)

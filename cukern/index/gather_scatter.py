@@ -15,7 +15,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray
-from ..array.layout import Layout
+from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
 from ..device import Device, capture_hooks
 from ..device.interface import CompiledFunction, Prepared, Style
@@ -46,7 +46,7 @@ HOST_PIECE = 16384
 #: The fewest columns that one host thread updates.
 _HOST_COLUMNS = 64
 #: The most blocks along y.
-_GRID_Y = 65535
+GRID_Y = 65535
 #: The types in which rows are moved, by size in bytes.
 WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long", 16: "int4"}
 #: Elements per thread that gathers single elements, all in flight at once.
@@ -111,7 +111,7 @@ def launch_2d(
     device: Device, function: CompiledFunction, blocks: int, block: int, *values: Any, blocks_y: int = 1
 ) -> None:
     """Launch ``blocks`` by ``blocks_y`` blocks, or as many along y as a grid has; the kernel loops over the rest."""
-    launch(device, function, (blocks, min(blocks_y, _GRID_Y), 1), block, values)
+    launch(device, function, (blocks, min(blocks_y, GRID_Y), 1), block, values)
 
 
 def cxx_name(data: Any) -> str:
@@ -158,36 +158,42 @@ def _gathering(
     )
     blocks, step = divide_up(total, s.block // s.lanes * piece), s.lanes * s.items
     # One group moves rows of up to one step, or the host's piece; several groups share longer rows.
-    span = divide_up(divide_up(max(words, HOST_PIECE if s.block == 1 else 0), _GRID_Y), step) * step
+    span = divide_up(divide_up(max(words, HOST_PIECE if s.block == 1 else 0), GRID_Y), step) * step
     span = max(span, HOST_PIECE if s.block == 1 else step)
     grid = (blocks, divide_up(words, span), 1)
     return _Launch(kernel, grid, s.block, (total, piece, size, count, words, span))
 
 
-def gathered(x: Array, indices: Any, outer: int, size: int, inner: int, shape: Moving | None = None) -> Any:
-    """y[o, j] = x[o, indices[j]] for ``x`` (outer, size, inner): an ndarray (outer, count, inner)."""
-    device, count, unit = x.device, indices.size, x.itemsize
+def gathered(x: Array, indices: Any, outer: int, size: int, inner: int, shape: Moving | None = None) -> Array:
+    """y[o, j] = x[o, indices[j]] for ``x`` (outer, size, inner): (outer, count, inner)."""
+    device, count = x.device, indices.size
+    x = x.contiguous()
+    own = x._layout or x._planned()
     with on(device):
-        result = allocate(device, (outer, count, inner), x.dtype)
+        result = Array._made(fresh_layout(device, own.dtype, (outer, count, inner)))
         if not result.size:
             return result
-        data = x.contiguous()._data
-        words = inner
+        if own.aligned and not own.on_host and shape is None:
+            launches = gathering(own, indices.dtype, count, outer, size, inner)
+            launches(x._operand, device.backend.operand(indices), result._operand)
+            return result
+        unit, words = own.dtype.itemsize, inner
         if not serial(device) or shape is not None:
-            unit = aligned(inner * x.itemsize, unit, 16, (data, result))
-            words = inner * x.itemsize // unit
+            unit = aligned(inner * unit, unit, 16, (x._data, result._data))
+            words = inner * own.dtype.itemsize // unit
         shape = shape or moving("serial" if serial(device) else "simt", words)
         plan = _gathering(device, unit, indices.dtype, outer, size, words, count, shape)
-        launch(device, plan.function, plan.grid, plan.block, (data, indices, result, *plan.tail))
+        launch(device, plan.function, plan.grid, plan.block, (x, indices, result, *plan.tail))
     return result
 
 
-def gathering(x: Layout, indices: Layout, outer: int, size: int, inner: int) -> Prepared:
-    """The launch of :func:`gathered` for dense arrays of a GPU, which takes them and the result."""
+@lru_cache(maxsize=4096)
+def gathering(x: Layout, indices: DType, count: int, outer: int, size: int, inner: int) -> Prepared:
+    """The launch of :func:`gathered` for a dense array of a GPU, which takes it, the indices and the result."""
     unit, row = x.dtype.itemsize, inner * x.dtype.itemsize
     unit = max(unit, min(16, row & -row))
     words = row // unit
-    how = _gathering(x.device, unit, indices.dtype, outer, size, words, indices.size, moving("simt", words))
+    how = _gathering(x.device, unit, indices, outer, size, words, count, moving("simt", words))
     with on(x.device):
         return how.function.prepare(how.grid, (how.block, 1, 1), 0, how.tail)
 
@@ -273,7 +279,7 @@ def _between_graphs(array: Array, size: int) -> Order:
     """The order of indices that were sorted before a capture: replays sort them again only when they were written."""
 
     def sort() -> list[Any]:
-        order = ordered(array.device, kept(array, array._data), size)
+        order = ordered(array.device, kept(array, array._data.reshape(-1)), size)
         assert order.positions is not None
         return [one._data for one in (order.keys, order.positions, order.starts(size))]
 
@@ -330,7 +336,7 @@ def columns(
         name: what is done, for the name of the kernel.
         x: the rows (outer, count, inner).
         indices: where they go.
-        target: the ndarray (outer, size, inner) that is updated.
+        target: the array or ndarray (outer, size, inner) that is updated.
         sizes: those of ``target``.
         each: whether each element has a separate index.
         join: the C++ expression of an old value a and a new one b; without it, b stays.
@@ -350,7 +356,7 @@ def columns(
         kernel,
         divide_up(total, block),
         block,
-        x.contiguous()._data,
+        x.contiguous(),
         indices,
         target,
         total,
@@ -361,27 +367,45 @@ def columns(
     )
 
 
-def picked_along(x: Array | None, indices: Any, device: Device, outer: int, size: int, inner: int) -> Any:
-    """y[o, j, i] = x[o, indices[o, j, i], i], or without ``x`` its index in the flattened array: an ndarray."""
+def picked_along(x: Array | None, indices: Any, device: Device, outer: int, size: int, inner: int) -> Array:
+    """y[o, j, i] = x[o, indices[o, j, i], i], or without ``x`` its index in the flattened array."""
+    if x is not None:
+        x = x.contiguous()
+    element = dtypes.int64 if x is None else x.dtype
     with on(device):
-        result = allocate(device, indices.shape, dtypes.int64 if x is None else x.dtype)
+        result = Array._made(fresh_layout(device, element, indices.shape))
         if not result.size:
             return result
-        host = serial(device)
-        count = indices.size // (outer * inner)
-        mode, element = ("flat", dtypes.int64) if x is None else ("gather", x.dtype)
-        kernel = bound(
-            _GATHER_ALONG, device, 1 if host else 256, name=f"{mode}_along_{dtypes.info(element).name}", elem=element,
-            index_type=cxx_name(indices), index=index_type(result.size + (1 << 20), outer * size * inner),
-            flat=x is None, single=outer == 1, single_inner=inner == 1, clip=clips(device),
-        )  # fmt: skip
-        block, piece = (1, HOST_PIECE) if host else (256, _ALONG_ITEMS)
-        inputs = () if x is None else (x.contiguous()._data,)
-        blocks = divide_up(result.size, block * piece)
-        launch_2d(
-            device, kernel, blocks, block, *inputs, indices, result, result.size, piece, size, count, inner
-        )
+        block = 1 if serial(device) else 256
+        what = device, element, indices.dtype, indices.size, x is None, clips(device)
+        kernel, blocks, numbers = _picking(block, *what, outer, size, inner)
+        inputs = () if x is None else (x,)
+        launch(device, kernel, blocks, block, (*inputs, indices, result, *numbers))
     return result
+
+
+@lru_cache(maxsize=4096)
+def _picking(
+    block: int,
+    device: Device,
+    element: DType,
+    index_dtype: DType,
+    total: int,
+    flat: bool,
+    clip: bool,
+    outer: int,
+    size: int,
+    inner: int,
+) -> tuple[CompiledFunction, int, tuple[int, ...]]:
+    """The kernel of :func:`picked_along` for ``total`` indices, the blocks, and the numbers that it takes."""
+    mode, index = "flat" if flat else "gather", index_type(total + (1 << 20), outer * size * inner)
+    kernel = bound(
+        _GATHER_ALONG, device, block, name=f"{mode}_along_{dtypes.info(element).name}", elem=element,
+        index_type=dtypes.info(index_dtype).cxx, index=index, flat=flat, single=outer == 1, single_inner=inner == 1,
+        clip=clip,
+    )  # fmt: skip
+    piece = HOST_PIECE if block == 1 else _ALONG_ITEMS
+    return kernel, divide_up(total, block * piece), (total, piece, size, total // (outer * inner), inner)
 
 
 def last_of_each(device: Device, indices: Any, size: int) -> Any:

@@ -90,7 +90,7 @@ def _spread_later(g: Array, segments: Segments) -> Array:
 def spread(y: Array, segments: Segments) -> Array:
     """For each row the value of its segment: (outer, count, inner) for ``y`` (outer, number, inner)."""
     outer, number, inner = y.shape
-    result = Array._wrap(gathered(y, segments.ids, outer, number, inner), y.device)
+    result = gathered(y, segments.ids, outer, number, inner)
     return recorded("take", y, result, lambda g: total(g, segments))
 
 
@@ -472,7 +472,7 @@ def scatter(
             ) from None
         sizes = (math.prod(x.shape[:axis]), number, math.prod(x.shape[axis + 1 :]))
         positions = kernel_indices(data, number, x, "scatter")
-        flat = picked_along(None, positions, x.device, *sizes).reshape(-1)
+        flat = picked_along(None, positions, x.device, *sizes)._data.reshape(-1)
         segments, rows, at = Segments(flat, math.prod(sizes)), reshape(x, (-1,)), 0
     result = _reduced(rows, segments, reduce, at)
     if reduce in ("max", "min"):

@@ -519,5 +519,5 @@ def _put_along(x: Array, indices: Any, values: Any, axis: int | None) -> None:
         setitem(x, (*key[:axis], Array._wrap(data, x.device), *key[axis + 1 :]), values)
         return
     before, after = x.shape[:axis], x.shape[axis + 1 :]
-    flat = picked_along(None, data, x.device, math.prod(before), x.shape[axis], math.prod(after))
+    flat = picked_along(None, data, x.device, math.prod(before), x.shape[axis], math.prod(after))._data
     put(x, flat, values, "put_along_axis")

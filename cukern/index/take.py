@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ from ..kernel.plan import apart, new, on
 from ..shape.views import broadcast_to, reshape
 from .combine import added_along, combined, expect_added
 from .gather_scatter import gathered, gathering, picked_along
-from .kept import kept
+from .kept import kept, kept_of
 
 __all__ = ["index_add", "take", "take_along_axis"]
 
@@ -134,7 +135,8 @@ def kernel_indices(indices: Any, size: int, x: Array, name: str, argument: Any =
         size: of the axis.
         x: what is indexed.
         name: of the caller, for errors.
-        argument: what the caller was given; of an array with one axis, what is found out about the indices is kept.
+        argument: what the caller was given; of a vector, or of an array in C order whose ``indices`` are a vector, what
+            is found out about them is kept.
     """
     if not wraps(x):
         return _kept(x.device.xp.asarray(_checked_indices(indices, size, x, name), order="C"), indices, x)
@@ -142,8 +144,10 @@ def kernel_indices(indices: Any, size: int, x: Array, name: str, argument: Any =
         raise IndexError(f"{name}: index out of bounds for an axis of size 0")
     fits, narrow = indices.dtype in (dtypes.int32, dtypes.int64), indices.dtype.itemsize < 4
     data = indices if fits else indices.astype(dtypes.int32 if narrow else dtypes.int64)
-    data = x.device.xp.asarray(data, order="C")
-    if isinstance(argument, Array) and argument.ndim == 1 and argument.device is x.device:
+    if not data.flags.c_contiguous:
+        data = x.device.xp.asarray(data, order="C")
+    whole = isinstance(argument, Array) and (argument.ndim == 1 or argument.is_contiguous)
+    if whole and data.ndim == 1 and argument.device is x.device:
         return kept(argument, data)
     return _kept(data, indices, x)
 
@@ -178,8 +182,14 @@ def gather(x: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
     """x (outer, size, inner) at ``indices`` (count): (outer, count, inner)."""
     if tape.recording((x,)):
         expect_added(x.device, x.dtype, indices.dtype, inner == 1, False)
-    result = Array._wrap(gathered(x, indices, outer, size, inner), x.device)
-    return recorded("take", x, result, lambda g: scatter(g, indices, outer, size, inner))
+    result = gathered(x, indices, outer, size, inner)
+    held = kept_of(indices) if tape.opened else None
+    return recorded("take", x, result, partial(_scattered, held, indices, outer, size, inner))
+
+
+def _scattered(held: object, indices: Any, outer: int, size: int, inner: int, g: Array) -> Array:
+    """:func:`scatter`, with what is kept of the indices, such as their order, held until then."""
+    return scatter(g, indices, outer, size, inner)
 
 
 class _Taking(NamedTuple):
@@ -219,7 +229,7 @@ def taken(x: Array, indices: Array, axis: int) -> Array | None:
     if tape.opened and (tracking := tape.tracked((x,))) is not None:
         _, keys, tapes = tracking
         at = kernel_indices(indices._data.reshape(-1), taking.size, x, "take", indices)
-        tape.record_tracked(taking.operation, keys, (result,), (), tapes, (at,))
+        tape.record_tracked(taking.operation, keys, (result,), (), tapes, (at, kept_of(at)))
     return result
 
 
@@ -228,12 +238,16 @@ def _taking(own: Layout, places: Layout, axis: int) -> _Taking:
     sizes = math.prod(before), size, math.prod(after)
     result = fresh_layout(own.device, own.dtype, before + places.shape + after)
 
-    def pull(cotangents: tape.Arrays, saved: object, needs: object, at: Any) -> tuple[Array]:
-        g = reshape(cotangents[0], (sizes[0], places.size, sizes[2]))
+    def pull(cotangents: tape.Arrays, saved: object, needs: object, at: Any, held: object) -> tuple[Array]:
+        # What is kept of the indices, such as their order, is held until here.
+        (g,) = cotangents
+        if type(g) is Array and not tape.active():
+            return (combined(g, at, *sizes, result=own),)
+        g = reshape(g, (sizes[0], places.size, sizes[2]))
         return (reshape(scatter(g, at, *sizes), own.shape),)
 
     operation = tape.Operation("take", (own,), (result,), pull)
-    return _Taking(gathering(own, places, *sizes), result, size, operation)
+    return _Taking(gathering(own, places.dtype, places.size, *sizes), result, size, operation)
 
 
 @dataclass(frozen=True)
@@ -247,7 +261,7 @@ class Gathered:
 
     def __call__(self) -> Array:
         """Gather them: (1, count, inner)."""
-        return Array._wrap(gathered(self.y, self.ids, 1, self.number, self.inner), self.y.device)
+        return gathered(self.y, self.ids, 1, self.number, self.inner)
 
 
 def scatter(g: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
@@ -361,13 +375,15 @@ def along_axis(x: Array, indices: Any, axis: int, name: str) -> tuple[Array, Any
             f"{name}: indices: expected {x.ndim} axes, as of shape {x.shape}, got shape {data.shape}"
         )
     others = x.shape[:axis] + x.shape[axis + 1 :]
+    given = data.shape[:axis] + data.shape[axis + 1 :]
     try:
-        shape = np.broadcast_shapes(others, data.shape[:axis] + data.shape[axis + 1 :])
+        shape = others if given == others else np.broadcast_shapes(others, given)
     except ValueError:
         raise ValueError(
             f"{name}: indices of shape {data.shape} do not fit shape {x.shape} along axis {axis}"
         ) from None
-    data = x.device.xp.broadcast_to(data, (*shape[:axis], data.shape[axis], *shape[axis:]))
+    if shape != given:
+        data = x.device.xp.broadcast_to(data, (*shape[:axis], data.shape[axis], *shape[axis:]))
     if shape != others:
         x = broadcast_to(x, (*shape[:axis], x.shape[axis], *shape[axis:]))
     return x, kernel_indices(data, x.shape[axis], x, name)
@@ -380,7 +396,7 @@ def _along(x: Array, indices: Any, axis: int, size: int, mode: Literal["gather",
     if mode == "gather":
         if tape.recording((x,)):
             expect_added(x.device, x.dtype, indices.dtype, sizes[2] == 1, True)
-        result = Array._wrap(picked_along(x, indices, x.device, *sizes), x.device)
+        result = picked_along(x, indices, x.device, *sizes)
         return recorded("take_along_axis", x, result, lambda g: _along(g, indices, axis, size, "add"))
     with tape.stop_recording():
         result = reshape(added_along(x, indices, *sizes), (*before, size, *after))

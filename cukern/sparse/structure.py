@@ -153,7 +153,7 @@ def chosen(x: Array, indices: Array) -> Array:
     inner = x.size // max(1, x.shape[0])
     rows = ops.reshape(x, (1, x.shape[0], inner))
     if not tape.recording((x,)):
-        result = Array._wrap(gathered(rows, indices.contiguous()._data, 1, x.shape[0], inner), x.device)
+        result = gathered(rows, indices.contiguous()._data, 1, x.shape[0], inner)
     else:
         result = gather(rows, indices.contiguous()._data, 1, x.shape[0], inner)
     return ops.reshape(result, (indices.size, *x.shape[1:]))

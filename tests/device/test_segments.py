@@ -254,6 +254,22 @@ def test_indices_are_sorted_once(device: ck.Device, of_gpu: list[int]) -> None:
     assert of_gpu == [40, 40]
 
 
+def test_a_record_keeps_the_order_of_its_indices(device: ck.Device, of_gpu: list[int]) -> None:
+    """Also of indices that nobody else has any more, of any number of axes."""
+    if device.addressable:
+        pytest.skip("the host sorts no indices")
+    x, ids = ck.asarray(np.arange(8.0).reshape(4, 2)), ck.asarray([[3, 0], [0, 3], [1, 1]])
+    with ck.Tape(persistent=True) as tape:
+        tape.watch(x)
+        total = (x[ids] * ck.arange(3.0)[:, None, None]).sum()
+    assert_close(x[::2, :1][ids // 2], x.numpy()[::2, :1][ids.numpy() // 2])
+    assert_close(x[:, 1:][ids], x.numpy()[:, 1:][ids.numpy()])  # not by rows in memory
+    del ids
+    for _ in range(2):
+        assert_close(tape.gradient(total, x)[:, 0], [1, 4, 0, 1])
+    assert of_gpu == [6]
+
+
 def test_indices_that_are_written(device: ck.Device, of_gpu: list[int]) -> None:
     x = ck.asarray(np.arange(12.0).reshape(6, 2))
     ids = ck.asarray([3, 0, 0, 2, 1, 1])

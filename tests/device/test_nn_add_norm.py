@@ -153,3 +153,14 @@ def test_what_is_refused(device: ck.Device) -> None:
         nn.add_layer_norm(x, None, 6)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="add_layer_norm: residual: expected a floating dtype, got int64"):
         nn.add_layer_norm(x, ck.zeros((3, 6), dtype="int64"), 6)
+
+
+def test_records_of_like_calls_share_their_rule(device: ck.Device) -> None:
+    x, weight = random(0, (3, 8)), random(1, (8,))
+    with ck.Tape() as tape:
+        tape.watch(x)
+        for eps in (1e-5, 1e-5, 0.5):
+            nn.add_rms_norm(x, x, 8, weight, eps=eps)
+    first, second, other = (operation for operation, *_ in tape._records)
+    assert first is second
+    assert first is not other

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import re
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -338,6 +340,20 @@ def test_running_statistics(device: ck.Device) -> None:
     plain = nn.BatchNorm(4, affine=False, track_running_stats=False, dtype="float64")
     assert not plain.state_dict()
     close(plain.eval()(ck.asarray(X)), sized(lambda x: normalized(x, (0, 2, 3)), X))
+
+
+def test_rules_that_calls_share_hold_no_running_statistics(device: ck.Device) -> None:
+    x, moments = ck.asarray(np.arange(12.0).reshape(3, 4)), [ck.zeros(4, "float64"), ck.ones(4, "float64")]
+    held = [weakref.ref(one) for one in moments]
+    with ck.Tape() as tape:
+        tape.watch(x)
+        for _ in range(2):
+            ck.nn.batch_norm(x, *moments, training=True)
+    first, second = (operation for operation, *_ in tape._records)
+    assert first is second
+    del tape, moments
+    gc.collect()
+    assert [one() for one in held] == [None, None]
 
 
 def test_running_statistics_of_two_dtypes(device: ck.Device) -> None:

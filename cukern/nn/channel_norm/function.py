@@ -7,6 +7,7 @@ from typing import Any
 
 from ...array import Array
 from ...array.layout import ALIGNMENT, Layout, layout
+from ...autodiff import tape
 from ...errors import LaunchError
 from ...function import stop_gradient
 from .. import fused
@@ -48,7 +49,7 @@ def normalized(
         LaunchError: running statistics share memory with another array.
     """
     primals = (x, weight, bias)
-    tracking = fused.tracked(primals)
+    tracking = fused.tracked(primals) if tape.opened else None
     if tracking is not None:
         problem = problem._replace(tracked=True)
     moves = moments[0] is not None and not problem.constant
@@ -71,10 +72,13 @@ def normalized(
             x, weight, bias, statistics = saved
             return _gradients(problem, cotangents[0], x, weight, bias, statistics, wanted)
 
-        def again(x: Array, weight: Array | None, bias: Array | None) -> Array:
-            return composed(problem, x, weight, bias, stop_gradient(moments), eps)
+        # What is shared by calls holds no running statistics, which it does not read.
+        constants = moments if problem.constant else (None, None)
 
-        known = None if moments[0] is not None else (problem, eps)
+        def again(x: Array, weight: Array | None, bias: Array | None) -> Array:
+            return composed(problem, x, weight, bias, stop_gradient(constants), eps)
+
+        known = None if problem.constant else (problem, eps)
         fused.record_fused(name, primals, (y,), (statistics,), kernels, again, tracking, known=known)
     return y
 

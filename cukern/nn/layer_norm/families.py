@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from ... import dtypes
 from ...array import Array
@@ -43,12 +44,18 @@ GRADIENT: Family[Normalization] = Family(
 _REHEARSED = 1 << 17
 
 
-def _layout(x: Array | None) -> Layout | None:
-    return None if x is None else x._layout or x._planned()
-
-
-def _dense(x: Array | None) -> Array | None:
-    return None if x is None else x.contiguous()
+def _dense(*arrays: Array | None) -> tuple[list[Any], list[Any]]:
+    """Arrays in C order, and their layouts; None for None."""
+    given: list[Any] = list(arrays)
+    layouts: list[Layout | None] = [None] * len(given)
+    for i, one in enumerate(given):
+        if one is not None:
+            own = one._layout or one._planned()
+            if not own.contiguous:
+                given[i] = one = one.contiguous()
+                own = one._planned()
+            layouts[i] = own
+    return given, layouts
 
 
 def launch_forward(
@@ -65,9 +72,8 @@ def launch_forward(
     Rows that are not ``centered`` are divided by the root of their mean square. With a ``residual`` its sum with ``x``
     is normalized, and is the third result.
     """
-    x, weight, bias, residual = x.contiguous(), _dense(weight), _dense(bias), _dense(residual)
-    layouts = x._layout or x._planned(), _layout(weight), _layout(bias)
-    plan = LAYER_NORM(Normalization(*layouts, columns, centered, residual=_layout(residual)))
+    (x, weight, bias, residual), (own, of_weight, of_bias, last) = _dense(x, weight, bias, residual)
+    plan = LAYER_NORM(Normalization(own, of_weight, of_bias, columns, centered, residual=last))
     made: list[Array] = plan(x, *(() if residual is None else (residual,)), weight, bias, eps)
     return made
 
@@ -86,10 +92,9 @@ def launch_backward(
 
     The last two have shape (columns,), or are None unless ``wanted``.
     """
-    x, dy, weight, plus = x.contiguous(), dy.contiguous(), _dense(weight), _dense(plus)
-    layouts = x._layout or x._planned(), _layout(weight), None
+    (x, dy, weight, plus), layouts = _dense(x, dy, weight, plus)
     problem = Normalization(
-        *layouts, columns, centered, dy=_layout(dy), wanted=wanted, residual=_layout(plus)
+        layouts[0], layouts[2], None, columns, centered, dy=layouts[1], wanted=wanted, residual=layouts[3]
     )
     plan = GRADIENT(problem)
     dx, dweight, dbias = plan(x, dy, weight, statistics, *(() if plus is None else (plus,)))

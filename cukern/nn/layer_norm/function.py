@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from ... import namespace as ops
@@ -97,7 +97,7 @@ def _recorded(
         return _added(name, x, residual, weight, bias, sizes, eps, centered)
     columns = math.prod(sizes)
     primals = (x, weight, bias)
-    tracking = tracked(primals)
+    tracking = tracked(primals) if tape.opened else None
     if tracking is not None:
         expect_backward(x, columns, weight is not None, centered)
     y, statistics = launch_forward(x, weight, bias, eps, columns, centered)
@@ -137,41 +137,62 @@ def _added(
     """The same of ``x + residual``, and the sum: what is kept for the gradient is the sum alone."""
     columns = math.prod(sizes)
     given = [one for one in (x, residual, weight, bias) if one is not None]
-    tracking = tape.tracked(given)
+    tracking = tape.tracked(given) if tape.opened else None
     y, statistics, total = launch_forward(x, weight, bias, eps, columns, centered, residual)
     if tracking is None:
         return y, total
-
-    def pull(cotangents: Sequence[Any], kept: Sequence[Any], needs: Sequence[bool]) -> Sequence[Array | None]:
-        dy, plus = cotangents
-        total, weight, bias, statistics = kept
-        of_sum = needs[0] or needs[1]
-        if dy is None:
-            return [*(plus if need else None for need in needs[:2]), *(None for _ in needs[2:])]
-        still = iter(needs[2:])
-        wanted = of_sum, weight is not None and next(still), bias is not None and next(still)
-
-        def composed(total: Array, weight: Array | None, bias: Array | None) -> Any:
-            y = layer_norm_reference(total, len(sizes), weight, bias, eps, centered)
-            return y if plus is None else (y, total)
-
-        def kernels() -> Sequence[Array | None]:
-            made = launch_backward(total, dy, weight, statistics, columns, wanted[1:], centered, plus)
-            return [made[0], _shaped(made[1], weight), _shaped(made[2], bias)]
-
-        own = total, weight, bias
-        given = (dy,) if plus is None else (dy, plus)
-        dx, *others = fused_vjp(kernels, composed, own, given, wanted)
-        of_numbers = [one for one, primal in zip(others, own[1:], strict=True) if primal is not None]
-        return [*(dx if need else None for need in needs[:2]), *of_numbers]
-
-    def again(total: Array, weight: Array | None, bias: Array | None) -> Array:
-        return launch_forward(total, weight, bias, eps, columns, centered)[0]
-
+    _, keys, tapes = tracking
     saved = total, weight, bias, statistics
-    tape.record(name, given, (y, total), pull, saved, materialize=False, tracking=tracking)
-    recompute.note(name, again, (total, weight, bias), y, tracking[2])
+    known = name, layouts_of(x, residual, weight, bias), sizes, eps
+    operation = _sums.get(known)
+    if operation is None:
+        forms = [one._planned() for one in given]
+        pull = partial(_pull_sum, sizes, eps, centered)
+        operation = tape.Operation(name, forms, [y._planned(), total._planned()], pull, False)
+        _sums.keep(known, operation)
+    tape.record_tracked(operation, keys, (y, total), saved, tapes)
+    if tapes[0].recompute:
+
+        def again(total: Array, weight: Array | None, bias: Array | None) -> Array:
+            return launch_forward(total, weight, bias, eps, columns, centered)[0]
+
+        recompute.note(name, again, saved[:3], y, tapes)
     return y, total
+
+
+#: By the name of a norm of a sum, the layouts of its arguments, the sizes of rows, and eps.
+_sums: Cache[tuple[Any, ...], tape.Operation] = Cache()
+
+
+def _pull_sum(
+    sizes: tuple[int, ...],
+    eps: float,
+    centered: bool,
+    cotangents: Sequence[Any],
+    kept: Sequence[Any],
+    needs: Sequence[bool],
+) -> Sequence[Array | None]:
+    """The gradients of the arguments of :func:`_added`, from those of the norm and of the sum."""
+    (dy, plus), (total, weight, bias, statistics) = cotangents, kept
+    of_sum = needs[0] or needs[1]
+    if dy is None:
+        return [*(plus if need else None for need in needs[:2]), *(None for _ in needs[2:])]
+    still = iter(needs[2:])
+    wanted = of_sum, weight is not None and next(still), bias is not None and next(still)
+
+    def composed(total: Array, weight: Array | None, bias: Array | None) -> Any:
+        y = layer_norm_reference(total, len(sizes), weight, bias, eps, centered)
+        return y if plus is None else (y, total)
+
+    def kernels() -> Sequence[Array | None]:
+        made = launch_backward(total, dy, weight, statistics, math.prod(sizes), wanted[1:], centered, plus)
+        return [made[0], _shaped(made[1], weight), _shaped(made[2], bias)]
+
+    own = total, weight, bias
+    given = (dy,) if plus is None else (dy, plus)
+    dx, *others = fused_vjp(kernels, composed, own, given, wanted)
+    of_numbers = [one for one, primal in zip(others, own[1:], strict=True) if primal is not None]
+    return [*(dx if need else None for need in needs[:2]), *of_numbers]
 
 
 def _shaped(gradient: Array | None, like: Array | None) -> Array | None:

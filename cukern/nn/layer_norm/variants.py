@@ -223,11 +223,14 @@ class Gradient(ByRows):
         sums = sum(summed), self.slots(self.teams(problem, limits)), problem.columns
         layouts = [problem.results[0], *([fresh_layout(problem.device, acc, sums)] if summed else [])]
 
-        def each(sums: Array) -> list[Array | None]:
-            iterator = iter(items(sums))
-            return [next(iterator) if one else None for one in summed]
+        both, read = all(summed), load(acc, acc)
 
-        read = load(acc, acc)
+        def each(sums: Array) -> list[Array | None]:
+            found = items(sums)
+            if both:
+                return found  # type: ignore[return-value]
+            iterator = iter(found)
+            return [next(iterator) if one else None for one in summed]
 
         def compute(
             x: Array, dy: Array, weight: Array | None, statistics: Array, *plus: Array
@@ -238,7 +241,14 @@ class Gradient(ByRows):
             if not any(wanted):
                 return [dx, None, None]
             found = each(ops.sum.evaluate(read, sums, (), (1,), False, x.dtype))
-            return [dx, *[one if want else None for one, want in zip(found, wanted, strict=True)]]
+            return [
+                dx,
+                *(
+                    found
+                    if all(wanted)
+                    else [one if want else None for one, want in zip(found, wanted, strict=True)]
+                ),
+            ]
 
         return compute
 

@@ -81,7 +81,7 @@ def _computed(
         arrays: q, k, v, those of the score, and tables.
         mask: the last array of the score, if tiles that it empties are to be left out.
     """
-    tracking = tape.tracked(arrays)
+    tracking = tape.tracked(arrays) if tape.opened else None
 
     def pull(
         cotangents: Sequence[Array | None], saved: Sequence[Any], needs: Sequence[bool]
@@ -277,13 +277,14 @@ def _require_tables(tables: Sequence[Array], q: Array) -> None:
             raise ValueError(f"attention: tables[{k}] is on {one.device}, q on {q.device}; move one of them")
 
 
-#: What is asked for, by what :func:`_key` says, by calls that gave three matrices of one dtype and no other arrays.
-_known: Cache[Any, _Form] = Cache()
+#: What is asked for, by what :func:`_key` says, by calls that gave three matrices of one dtype and at most a mask; and
+#: how many scores there are.
+_known: Cache[Any, tuple[_Form, int]] = Cache()
 _PLAIN = frozenset((bool, int, float, str, type(None)))
 
 
 def _key(matrices: Sequence[Any], *numbers: Any) -> Any:
-    """All on which the checks of a call without other arrays depend; None of arguments that may be no such."""
+    """All on which the checks of a call of such arrays depend; None of arguments that may be no such."""
     if not all(type(one) is Array for one in matrices) or not _PLAIN.issuperset(map(type, numbers)):
         return None
     # True equals 1, and is not the same argument.
@@ -378,12 +379,13 @@ def attention(
     >>> y = ck.nn.attention(x, x, x, score=lambda s, b, h, i, j, slope: s + slope * (j - i), arrays=[slopes])
     """
     key = None
-    absent = score is None and bias is None and mask is None and starts is None and key_lengths is None
+    absent = score is None and bias is None and starts is None and key_lengths is None
     listed = arrays is not None and tables is not None
     if absent and listed and not (arrays or tables or dropout):
-        key = _key((q, k, v), causal, window, offset, scale, deterministic, dropout)
+        every = (q, k, v) if mask is None else (q, k, v, mask)
+        key = _key(every, causal, window, offset, scale, deterministic, dropout)
         if (known := _known.get(key)) is not None:
-            made, lse = _computed(known, (None, None), (q, k, v))
+            made, lse = _computed(known[0], (None, None), every, mask if known[1] >= masks.FEWEST else None)
             return (made, lse) if return_lse else made
     dtype = common_dtype("attention", {"q": q, "k": k, "v": v})
     _require_shapes(q, k, v)
@@ -427,9 +429,9 @@ def attention(
         options = options._replace(dropout=0.0)
     draw = drawn("attention", "q", q, rng, math.prod(shape)) if options.dropout else None
     form = _Form(options, len(tables), draw, score, given)
-    if key is not None and all(a is b for a, b in zip(matrices, (q, k, v), strict=True)):
-        _known.keep(key, form)
     skipping = operands[-1] if mask is not None and math.prod(shape) >= masks.FEWEST else None
+    if key is not None and all(a is b for a, b in zip((*matrices, *operands), every, strict=True)):
+        _known.keep(key, (form, math.prod(shape)))
     made, lse = _computed(form, where, (*matrices, *operands, *tables), skipping)
     made = zeros(result, dtype, q.device) if dropped else _shaped(made, result)
     return (made, _shaped(lse, result[:-1])) if return_lse else made

@@ -154,7 +154,7 @@ class Pipeline:
         wanted: Layout | None = None,
     ) -> None:
         self._device, self._runs, self._splits = device, tuple(runs), splits
-        self._arranged = tuple(arranged) if any(one.order for one in arranged) else ()
+        self._arranged = [(i, one) for i, one in enumerate(arranged) if one.order is not None]
         self._dtype, self._sizes = out.dtype, None if wanted is None else wanted.shape[:2]
         if self._sizes == out.shape[:2]:
             self._sizes = None
@@ -166,15 +166,19 @@ class Pipeline:
         self._out = out
         if splits > 1:
             self._fresh = fresh_layout(device, dtypes.info(out.dtype).acc, (splits, *memory))
+        elif not out.on_host and out.order is not None:
+            self._fresh, self._axes = out, None
 
     def __call__(self, *arrays: Array) -> Array:
         """Launch with the arrays' memory and return the result."""
         with on(self._device):
-            pairs = zip(self._arranged, arrays, strict=False)
-            arrays = (*(arrange(one) for arrange, one in pairs), *arrays[len(self._arranged) :])
+            given = list(arrays)
+            for i, arrange in self._arranged:
+                given[i] = arrange(given[i])
             result = Array._made(self._fresh)
+            given.append(result)
             for run in self._runs:
-                run((*arrays, result))
+                run(given)
             if self._splits > 1:
                 result = added(result, self._dtype)
             if self._axes is not None:

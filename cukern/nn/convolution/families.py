@@ -76,12 +76,15 @@ WEIGHTS_GRADIENT: Family[WeightsGradient] = Family(
 )
 
 
-def _layout_of(x: Array) -> Layout:
-    """The layout of an array, of which plans ask on the host too whether its memory is aligned."""
-    own = x._layout or x._planned()
-    if is_aligned(x) or not own.aligned:
-        return own
-    return layout(own.device, own.dtype, own.shape, own.strides, False)
+def _layouts_of(*arrays: Array) -> list[Layout]:
+    """The layouts of arrays, of which plans ask on the host too whether their memory is aligned."""
+    found = []
+    for x in arrays:
+        own = x._layout or x._planned()
+        if own.on_host and own.aligned and not is_aligned(x):
+            own = layout(own.device, own.dtype, own.shape, own.strides, False)
+        found.append(own)
+    return found
 
 
 def convolve(
@@ -106,9 +109,11 @@ def convolve(
         channels_last: whether the channels of the result lie innermost in memory.
         epilogue: makes an element of the result of one of the convolution and of operands.
     """
-    one_device("convolution", (x, weights, *operands))
+    if weights.device is not x.device or (operands and operands[0].device is not x.device):
+        one_device("convolution", (x, weights, *operands))
     problem, family = _convolution(
-        *(_layout_of(x), _layout_of(weights), windows, size, transposed),
+        *_layouts_of(x, weights),
+        *(windows, size, transposed),
         *(channels_last, epilogue, get_matmul_precision()),
     )
     if family is None:
@@ -118,9 +123,7 @@ def convolve(
 
         return splitting.convolution(x, windows, weights.shape[2:], size, transposed, channels_last, of_half)
     plan = family(problem)
-    if operands:
-        operands = [one if one.is_contiguous else one.contiguous() for one in operands]
-    made: Array = plan(x, weights, *operands)
+    made: Array = plan(x, weights, *map(Array.contiguous, operands))
     return made
 
 
@@ -154,10 +157,12 @@ def weights_gradient(
         channels_last: whether the channels of the result lie innermost in memory.
         dtype: of the result, that of the arrays or of their sums; by default the first.
     """
-    one_device("convolution", (output, image))
+    if image.device is not output.device:
+        one_device("convolution", (output, image))
     dtype = dtype or output.dtype
     problem, family = _weights_gradient(
-        *(_layout_of(output), _layout_of(image), windows, kernel),
+        *_layouts_of(output, image),
+        *(windows, kernel),
         *(channels_last, dtype, get_matmul_precision()),
     )
     if family is None:

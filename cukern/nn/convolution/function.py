@@ -94,10 +94,11 @@ def _convolve(
     activation: Activation | None,
 ) -> Array:
     layouts = layouts_of(x, weight, bias)
-    key = options_key((layouts, axes, stride, padding, dilation, groups, padding_mode))
-    known = _known.get(key)
+    key = options_key((*(layouts or ()), axes, stride, padding, dilation, groups, padding_mode))
+    known = None if layouts is None else _known.get(key)
     if known is not None:
-        require_activation(name, activation)
+        if activation is not None:
+            require_activation(name, activation)
         return applied(x, weight, bias, *known, False, activation)
     x, weight, bias = _given(name, x, weight, bias, axes, groups, transposed=False)
     strides = several(stride, axes, name, "stride", 1)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
+from ...array.layout import Layout
 from ...autodiff import tape
-from ...autodiff.cotangents import registered
 from ...elementwise.function import pulled
 from ...elementwise.graph import Expr, input_node
-from ...elementwise.program import Program, program
+from ...elementwise.program import Backward, Program, program
 from ...function import Function
 from ..fused import Activation
 from .families import convolve, weights_gradient
@@ -46,11 +46,9 @@ class _Convolution(Function):
         ctx.windows, ctx.transposed, ctx.back = windows, transposed, None
         ctx.layouts = x._planned(), weight._planned()
         then: tuple[Array, ...] = ()
-        if made is not None and any(needs):
-            wide = (False,) if bias is None else (False, True)
-            ctx.back = made.backward((needs[0] or needs[1], needs[2])[: len(wide)], wide)
-            then = tuple([operands[k - 1] for k in ctx.back.saved("input")])
-            then += (y,) * len(ctx.back.saved("output"))
+        if made is not None and True in needs:
+            ctx.back, read, results = _derived(made, (needs[0] or needs[1], needs[2])[: 1 + len(operands)])
+            then = (*(operands[k - 1] for k in read), *[y] * results) if read else (y,) * results
         ctx.save_for_backward(x if needs[1] else None, weight if needs[0] else None, *then)
         return y
 
@@ -61,18 +59,21 @@ class _Convolution(Function):
         g: Array | None = dy
         dbias = None
         if ctx.back is not None:
-            column = (dy.shape[1], *(1,) * (dy.ndim - 2))
-            read = [ops.reshape(one, column) if one.ndim == 1 else one for one in then]
+            shape = dy.shape
+            column = (shape[1], *(1,) * (len(shape) - 2))
+            read = [ops.reshape(one, column) if one.ndim == 1 else one for one in then] if then else ()
             g, *of_bias = pulled(ctx.back, None, (dy,), read, None)
             if of_bias and of_bias[0] is not None:
-                dbias = ops.reshape(registered().sum_to_shape(of_bias[0], column), column[:1])
+                dbias = ops.sum(of_bias[0], (0, *range(2, len(shape))))
         dx = dweight = None
+        recorded = tape.opened
         if g is not None and weight is not None:
-            own = image.shape[2:], not transposed, is_channels_last(image)
-            dx = _Convolution.apply(g, weight, None, windows, *own, None)
+            own = windows, image.shape[2:], not transposed, is_channels_last(image), None
+            dx = _Convolution.apply(g, weight, None, *own) if recorded else convolve(g, weight, (), *own)
         if g is not None and x is not None:
+            compute: Callable[..., Array] = _Weights.apply if recorded else weights_gradient
             pair = (x, g) if transposed else (g, x)
-            dweight = _Weights.apply(*pair, windows, filters.shape[2:], is_channels_last(filters))
+            dweight = compute(*pair, windows, filters.shape[2:], is_channels_last(filters))
         return dx, dweight, dbias, None, None, None, None, None
 
 
@@ -103,14 +104,23 @@ class _Weights(Function):
         return d_output, d_image, None, None, None
 
 
+@lru_cache(maxsize=1024)
+def _derived(made: Program, needs: tuple[bool, ...]) -> tuple[Backward, tuple[int, ...], int]:
+    """The derivative of an epilogue, which of its operands it reads, and how often the result."""
+    back = made.backward(needs, (False, True)[: len(needs)])
+    return back, back.saved("input"), len(back.saved("output"))
+
+
 def _last(x: Array) -> bool:
     """Whether channels lie innermost in memory."""
     return is_channels_last(x._layout or x._planned())
 
 
-def _is_made_last(x: Array, windows: Windows) -> bool:
-    """Whether a result has channels innermost in any case: on tensor cores of half types, which write it so."""
-    own = x._layout or x._planned()
+@lru_cache(maxsize=4096)
+def _gives_last(own: Layout, windows: Windows) -> bool:
+    """Whether channels of the result lie innermost: as in x, and on tensor cores of half types, which write it so."""
+    if is_channels_last(own):
+        return True
     if own.on_host or windows.groups > 1 or own.dtype not in dtypes.NARROW:
         return False
     return own.device.properties.compute_capability >= (8, 0)
@@ -144,7 +154,7 @@ def applied(
 
     It is one launch, unless a tape needs what the activation was applied to.
     """
-    args: Sequence[Any] = (windows, size, transposed, _last(x) or _is_made_last(x, windows))
+    args: Sequence[Any] = (windows, size, transposed, _gives_last(x._layout or x._planned(), windows))
     if bias is None and activation is None:
         return _Convolution.apply(x, weight, None, *args, None)  # type: ignore[no-any-return]
     made = _program(activation, x.dtype, bias is not None)

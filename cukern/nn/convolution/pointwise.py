@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
+from ...array.layout import Layout
 from ...device.interface import Properties
 from ...launch import cost
 from ...launch.variant import Plan, Variant
@@ -33,6 +34,22 @@ def pixels_as_rows(x: Array) -> Array:
     return ops.reshape(ops.moveaxis(x, 1, -1), (x.shape[0] * math.prod(x.shape[2:]), x.shape[1]))
 
 
+def by_layouts(take: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """``take``, which makes views of arrays of one layout that tapes do not record, by the layout of the first view."""
+    known: list[Layout] = []
+
+    def view(x: Array) -> Array:
+        if known:
+            return x._seen(known[0])
+        made = take(x)
+        own = made._layout or made._planned()
+        if not own.on_host and made._storage is x._storage and made._operand == x._operand:
+            known.append(own)
+        return made
+
+    return view
+
+
 @dataclass(frozen=True)
 class Pointwise(Variant[Convolution]):
     """The matrix product of pixels and filters, by whichever kernel or library multiplies matrices."""
@@ -52,23 +69,33 @@ class Pointwise(Variant[Convolution]):
     def plan(self, problem: Convolution, limits: Properties) -> Plan:
         """The product, with the epilogue in the same launch where that is fastest."""
 
-        def convolve(x: Array, weights: Array, *operands: Array) -> Array:
-            size, last = problem.size, problem.channels_last
+        size, last = problem.size, problem.channels_last
+
+        @by_layouts
+        def of_filters(weights: Array) -> Array:
             factor = ops.reshape(weights, weights.shape[:2])
-            if problem.transposed:
-                factor = factor.T
+            return factor.T if problem.transposed is not last else factor
+
+        @by_layouts
+        def of_pixels(x: Array) -> Array:
+            return pixels_as_rows(x) if last else ops.reshape(x, (*x.shape[:2], math.prod(size)))
+
+        @by_layouts
+        def of_result(y: Array) -> Array:
             if last:
-                factors = pixels_as_rows(x), factor.T
-            else:
-                factors = factor, ops.reshape(x, (*x.shape[:2], math.prod(size)))
+                batch = problem.x.shape[0]
+                return ops.moveaxis(ops.reshape(y, (batch, *size, y.shape[-1])), -1, 1)
+            return ops.reshape(y, (problem.x.shape[0], y.shape[-2], *size))
+
+        def convolve(x: Array, weights: Array, *operands: Array) -> Array:
+            pixels, filters = of_pixels(x), of_filters(weights)
+            factors = (pixels, filters) if last else (filters, pixels)
             others = [ops.reshape(one, (-1,) if last else (-1, 1)) for one in operands]
             if problem.epilogue is None:
                 y = ops.matmul(*factors)
             else:
                 y = product_then(problem.epilogue, 0, *factors, others, ())
-            if last:
-                return ops.moveaxis(ops.reshape(y, (x.shape[0], *size, y.shape[-1])), -1, 1)
-            return ops.reshape(y, (x.shape[0], y.shape[-2], *size))
+            return of_result(y)
 
         return convolve
 
@@ -142,13 +169,15 @@ class PointwiseWeights(Variant[WeightsGradient]):
     def plan(self, problem: WeightsGradient, limits: Properties) -> Plan:
         """One product, or the sum of those of the batch's elements."""
         ones, by_rows = (1,) * len(problem.kernel), self._rows(problem)
+        of_output, of_image = by_layouts(lambda one: pixels_as_rows(one).T), by_layouts(pixels_as_rows)
+        of_result = by_layouts(lambda one: ops.reshape(one, (*one.shape, *ones)))
 
         def gradient(output: Array, image: Array) -> Array:
             if by_rows:
-                product = ops.matmul(pixels_as_rows(output).T, pixels_as_rows(image))
+                product = ops.matmul(of_output(output), of_image(image))
             else:
                 rows, columns = (ops.reshape(one, (*one.shape[:2], -1)) for one in (output, image))
                 product = added(sums(rows, ops.swapaxes(columns, 1, 2)), problem.elem)
-            return ops.reshape(product, (*product.shape, *ones))
+            return of_result(product)
 
         return gradient

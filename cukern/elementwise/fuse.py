@@ -59,10 +59,10 @@ class _Product(NamedTuple):
     def read(self, values: Sequence[Array], as_is: bool = False) -> list[Array]:
         """The factors; the second ``as_is``, even if its axes are swapped."""
         swap = FUNCTIONS["matrix_transpose"]
-        swaps = [swapped and not (as_is and i) for i, (_, swapped) in enumerate(self.factors)]
-        return [
-            swap(values[k]) if how else values[k] for (k, _), how in zip(self.factors, swaps, strict=True)
-        ]
+        read = []
+        for i, (k, swapped) in enumerate(self.factors):
+            read.append(swap(values[k]) if swapped and not (as_is and i) else values[k])
+        return read
 
 
 class _Kernel(NamedTuple):
@@ -88,10 +88,17 @@ class _Kernel(NamedTuple):
         """Launch with the values so far and the numbers of a call; return the outputs."""
         for k, dtype in self.integers:
             convert_scalar(scalars[k], dtype)
-        inputs, numbers = [values[k] for k in self.arrays], [scalars[k] for k in self.scalars]
+        inputs, numbers = [], []  # loops, because a comprehension is a function call before Python 3.12
+        for k in self.arrays:
+            inputs.append(values[k])
+        for k in self.scalars:
+            numbers.append(scalars[k])
         of, end = self.product, self.reduced
         if of is not None:
             if self.program is None:
+                (k, swapped), (right, turned) = of.factors
+                if turned and not swapped:
+                    return (FUNCTIONS["matmul_transposed"](values[k], values[right]),)
                 return (FUNCTIONS["matmul"](*of.read(values)),)
             a, b = of.read(values, as_is=True)
             transposed = of.factors[1][1]

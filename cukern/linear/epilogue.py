@@ -38,7 +38,10 @@ def _planned(
     saves: bool = False,
 ) -> OneLaunch | None:
     """The launch that computes both; None if product and epilogue are separate launches."""
-    a, b, *others = [one._layout or one._planned() for one in arrays]
+    layouts: list[Any] = []  # a loop, because a comprehension is a function call before Python 3.12
+    for one in arrays:
+        layouts.append(one._layout or one._planned())
+    a, b, *others = layouts
     elem = a.dtype
     if elem not in dtypes.FLOATS or min(a.ndim, b.ndim) < 2:
         return None
@@ -94,10 +97,10 @@ def product_then(
     if transposed and not takes_transposed(b):
         b, transposed = matrix_transpose(b), False
     arrays = (a, b, *others)
-    rows = _rows(end)
+    rows = None if end is None else _rows(end)
     plan = None if end is not None and rows is None else _planned(prog, at, arrays, transposed, rows)
     if plan is not None:
-        tracking = tape.tracked(arrays)
+        tracking = tape.tracked(arrays) if tape.opened else None
         if tracking is None or (end is not None and not end.reduction.differentiable):
             return plan.run(arrays, scalars)
         if end is None:
@@ -207,7 +210,8 @@ def _recorded(
     operation = of.operation
     assert operation is not None
     saved = [arrays[0] if needs[1] else None, arrays[1] if needs[0] else None]
-    saved += [arrays[k] for k in of.kept]
+    for k in of.kept:
+        saved.append(arrays[k])
     if of.keeps_result:
         saved.append(result)
     tape.record_tracked(operation, keys, (result,), saved, tapes, (tuple(scalars),) if scalars else ())

@@ -242,14 +242,21 @@ def _fit_with_vector(one: Layout, other: Layout) -> bool:
 
 def recorded_product(a: Array, b: Array, result: Array, transposed: bool = False) -> Array:
     """The product, recorded if a tape tracks a factor."""
-    tracking = tape.tracked((a, b))
+    tracking = tape.tracked((a, b)) if tape.opened else None
     if tracking is not None:
         needs, keys, tapes = tracking
         saved = (a if needs[1] else None, b if needs[0] else None)
-        forms = (a._planned(), b._planned())
-        operation = tape.Operation("matmul", forms, (result._planned(),), partial(pull, forms[1], transposed))
+        key = a._planned(), b._planned(), result._planned(), transposed
+        operation = _operations.get(key)
+        if operation is None:
+            rule = partial(pull, key[1], transposed)
+            operation = _operations.keep(key, tape.Operation("matmul", key[:2], key[2:3], rule))
         tape.record_tracked(operation, keys, (result,), saved, tapes)
     return result
+
+
+#: What tapes record of products, by the layouts of factors and result, and whether the right factor is transposed.
+_operations: Cache[tuple[Layout, Layout, Layout, bool], tape.Operation] = Cache()
 
 
 def takes_transposed(b: Array) -> bool:
@@ -260,15 +267,16 @@ def takes_transposed(b: Array) -> bool:
 _transposed_plans: Cache[tuple[Layout, Layout], Plan] = Cache()
 
 
+@public
 def matmul_transposed(a: Array, b: Array) -> Array:
-    """``a @ b.T`` for a matrix of floats on a GPU, without a view of ``b``, and recorded as one operation."""
+    """``a @ b.T``; for a matrix of floats on a GPU without a view of ``b``, and recorded as one operation."""
     key = (a._layout or a._planned(), b._layout or b._planned())
     plan = None if kernels_only.active() else _transposed_plans.get(key)
     if plan is not None:
         return recorded_product(a, b, plan(a, b), transposed=True)
     view = matrix_transpose(b)
     result = matmul(a, view)
-    known = None if kernels_only.active() else _known(a, view)
+    known = _known(a, view) if takes_transposed(b) and not kernels_only.active() else None
     if known is not None and not known.copies:
         _transposed_plans.keep(key, known)
     return result
@@ -384,7 +392,7 @@ def _pulled(factors: Callable[..., tuple[Array, Array]], g: Array, other: Array,
     """The product of two factors that are views of the cotangent and of the other factor."""
     key = (factors, g._layout or g._planned(), other._layout or other._planned(), right)
     own = kernels_only.active()
-    repeated = None if own or tape.active() else _pulls.get(key)
+    repeated = None if own or (tape.opened and tape.active()) else _pulls.get(key)
     if repeated is not None:  # without the views
         plan, swapped = repeated
         return plan(other, g) if swapped else plan(g, other)

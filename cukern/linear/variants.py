@@ -91,8 +91,9 @@ class ProductPlan(Plan):
     ) -> list[Array]:
         """Launch and return the product, if it is saved, and the result."""
         with on(self.device):
-            outs = [Array._made(self.layouts[0]) if into is None else into]
-            outs += [Array._made(layout) for layout in self.layouts[1:]]
+            outs = [] if into is None else [into]
+            for layout in self.layouts[len(outs) :]:
+                outs.append(Array._made(layout))
             values: list[Any] = list(arrays)
             if scalars:
                 values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]

@@ -82,6 +82,7 @@ INTERNAL = frozenset(
         *(
             "product_then",
             "product_source",
+            "matmul_transposed",
             "times_i",
             "times_real",
             "conj_times",

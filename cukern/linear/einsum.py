@@ -63,6 +63,17 @@ def _sizes(terms: Sequence[str], operands: Sequence[Array]) -> dict[str, int]:
     return sizes
 
 
+@lru_cache(maxsize=4096)
+def _plain_sizes(terms: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> dict[str, int] | None:
+    """The size of each label; None where a label is repeated in a term, or has several sizes."""
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        own = dict(zip(term, shape, strict=True))
+        if len(own) < len(term) or any(sizes.setdefault(label, size) != size for label, size in own.items()):
+            return None
+    return sizes
+
+
 def _diagonals(x: Array, term: str) -> tuple[Array, str]:
     """``x`` with diagonals for repeated labels."""
     for label in dict.fromkeys(term):
@@ -80,22 +91,36 @@ def _diagonals(x: Array, term: str) -> tuple[Array, str]:
 
 def _narrowed(x: Array, term: str, sizes: dict[str, int]) -> tuple[Array, str]:
     """``x`` without the axes of size 1 along which it broadcasts."""
-    gone = tuple(i for i, label in enumerate(term) if x.shape[i] != sizes[label])
-    return (squeeze(x, gone), _without(term, gone)) if gone else (x, term)
+    gone = []
+    for i, size in enumerate(x.shape):
+        if size != sizes[term[i]]:
+            gone.append(i)
+    return (squeeze(x, tuple(gone)), _less(term, gone)) if gone else (x, term)
 
 
 def _summed(x: Array, term: str, keep: frozenset[str]) -> tuple[Array, str]:
     """``x`` summed over the labels that are not in ``keep``."""
+    if keep.issuperset(term):
+        return x, term
     gone = tuple(i for i, label in enumerate(term) if label not in keep)
-    return (sum(x, gone, dtype=x.dtype), _without(term, gone)) if gone else (x, term)
+    return (sum(x, gone, dtype=x.dtype), _less(term, gone)) if gone else (x, term)
 
 
-def _without(term: str, axes: tuple[int, ...]) -> str:
+def _less(term: str, axes: Sequence[int]) -> str:
     return "".join(label for i, label in enumerate(term) if i not in axes)
 
 
+def _without(term: str, labels: str) -> str:
+    return "".join(label for label in term if label not in labels)
+
+
 def _ordered(x: Array, term: str, wanted: str) -> Array:
-    return permute_dims(x, [term.index(label) for label in wanted]) if term != wanted else x
+    return permute_dims(x, _places(term, wanted)) if term != wanted else x
+
+
+@lru_cache(maxsize=4096)
+def _places(term: str, wanted: str) -> tuple[int, ...]:
+    return tuple([term.index(label) for label in wanted])
 
 
 def _aligned(x: Array, term: str, labels: str) -> Array:
@@ -117,10 +142,7 @@ def _pair(
     """Contract two operands by a batched matrix product, or elementwise where that would gain nothing."""
     a, s = _summed(a, s, keep | frozenset(t))
     b, t = _summed(b, t, keep | frozenset(s))
-    batch = "".join(label for label in s if label in t and label in keep)
-    inner = "".join(label for label in s if label in t and label not in keep)
-    rows = "".join(label for label in s if label not in t)
-    columns = "".join(label for label in t if label not in s)
+    batch, inner, rows, columns = _roles(s, t, keep)
     if not inner:
         labels = batch + rows + columns
         return _aligned(a, s, labels) * _aligned(b, t, labels), labels
@@ -129,12 +151,21 @@ def _pair(
         return _sum_of_products(
             _ordered(a, s, batch + inner), _ordered(b, t, batch + inner), axes, a.dtype
         ), batch
-    shape = [sizes[label] for label in batch]
-    m, n, k = (math.prod(sizes[label] for label in part) for part in (rows, columns, inner))
+    shape, of_rows, of_columns, of_inner = [
+        [sizes[label] for label in part] for part in (batch, rows, columns, inner)
+    ]
+    m, n, k = math.prod(of_rows), math.prod(of_columns), math.prod(of_inner)
     left = reshape(_ordered(a, s, batch + rows + inner), (*shape, m, k))
     right = reshape(_ordered(b, t, batch + inner + columns), (*shape, k, n))
-    labels = batch + rows + columns
-    return reshape(matmul(left, right), tuple(sizes[label] for label in labels)), labels
+    return reshape(matmul(left, right), (*shape, *of_rows, *of_columns)), batch + rows + columns
+
+
+@lru_cache(maxsize=4096)
+def _roles(s: str, t: str, keep: frozenset[str]) -> tuple[str, str, str, str]:
+    """The labels of two operands along which products are batched and summed, and those of one operand."""
+    batch = "".join(label for label in s if label in t and label in keep)
+    inner = "".join(label for label in s if label in t and label not in keep)
+    return batch, inner, _without(s, t), _without(t, s)
 
 
 def _arguments(operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Array]]:
@@ -154,7 +185,11 @@ def _arguments(operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Array]]
     arrays = require_arrays(given, "einsum", [f"operands[{i}]" for i in range_])
     for i, x in zip(range_, arrays, strict=True):
         key[i] = x.shape
-    key = [one.replace(" ", "") if isinstance(one, str) else _labels(one) for one in key]
+    for i, one in enumerate(key):
+        if isinstance(one, str):
+            key[i] = one.replace(" ", "")
+        elif i not in range_:
+            key[i] = _labels(one)
     return tuple(key), arrays
 
 
@@ -167,6 +202,8 @@ def _labels(labels: Any) -> tuple[Any, ...]:
 
 def _cast(arrays: list[Array], dtype: npt.DTypeLike | None, casting: Casting) -> list[Array]:
     """The arrays in the dtype given, or in their common one."""
+    if dtype is None and len({x.dtype for x in arrays}) == 1:
+        return arrays
     wanted = dtypes.result_type(*(x.dtype for x in arrays)) if dtype is None else dtypes.as_dtype(dtype)
     for x in arrays:
         if dtype is not None and not can_cast(x.dtype, wanted, casting):
@@ -221,9 +258,13 @@ def einsum(
         raise ValueError(f"einsum: {str(error).removeprefix('einsum: ')}") from None
     if len(arrays) > 1 or not set(terms[0]) <= set(output):
         arrays = _cast(arrays, dtype, casting)
-    diagonals = [_diagonals(x, term) for x, term in zip(arrays, terms, strict=True)]
-    sizes = _sizes([term for _, term in diagonals], [x for x, _ in diagonals])
-    parts = [_narrowed(x, term, sizes) for x, term in diagonals]
+    known = _plain_sizes(tuple(terms), tuple([x.shape for x in arrays]))
+    if known is None:
+        diagonals = [_diagonals(x, term) for x, term in zip(arrays, terms, strict=True)]
+        sizes = _sizes([term for _, term in diagonals], [x for x, _ in diagonals])
+        parts = [_narrowed(x, term, sizes) for x, term in diagonals]
+    else:
+        sizes, parts = known, list(zip(arrays, terms, strict=True))
     for chosen in path:
         taken = [parts[i] for i in chosen]
         parts = [part for i, part in enumerate(parts) if i not in chosen]

@@ -138,6 +138,10 @@ def pad(
 
 def _pairs(value: Any, ndim: int, name: str) -> list[tuple[Any, Any]]:
     """A number, a pair, or a pair for each axis, as NumPy takes them."""
+    if type(value) is int or type(value) is float:
+        return [(value, value)] * ndim
+    if type(value) is list and len(value) == ndim and all(map(_is_pair, value)):
+        return value
     try:
         if _holds(value):
             table = broadcast_to(asarray(value), (ndim, 2))
@@ -145,6 +149,11 @@ def _pairs(value: Any, ndim: int, name: str) -> list[tuple[Any, Any]]:
         return [tuple(pair) for pair in np.broadcast_to(np.asarray(value), (ndim, 2)).tolist()]
     except ValueError:
         raise ValueError(f"pad: {name}: expected a number or pairs for {ndim} axes, got {value!r}") from None
+
+
+def _is_pair(value: Any) -> bool:
+    """Whether it is two Python integers."""
+    return type(value) is tuple and len(value) == 2 and type(value[0]) is type(value[1]) is int
 
 
 def _holds(value: Any) -> bool:

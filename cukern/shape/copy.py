@@ -76,6 +76,22 @@ def permuted(own: Layout, order: tuple[int, ...]) -> Layout:
 _contiguous: Cache[Any, tuple[Layout, Prepared | None]] = Cache()
 
 
+def reshaped(x: Array, sizes: tuple[int, ...]) -> Array:
+    """A copy of ``x`` in C order and another shape; tapes do not record it."""
+    own = x._layout or x._planned()
+    if own.on_host:
+        return Array._wrap(in_order(x.device, x._data).reshape(sizes), x.device)
+    with on(x.device):
+        cached = _contiguous.get((own, None, sizes))
+        if cached is None:
+            run = copier(own, fresh_layout(x.device, own.dtype, own.shape))
+            cached = _contiguous.keep((own, None, sizes), (fresh_layout(x.device, own.dtype, sizes), run))
+        result = Array._made(cached[0])
+        if cached[1] is not None:
+            cached[1](x._operand, result._operand)
+    return result
+
+
 def contiguous(x: Array, order: tuple[int, ...] | None = None) -> Array:
     """A copy of ``x`` in C order, with its axes in another ``order`` if one is given; tapes do not record it."""
     own = x._layout or x._planned()

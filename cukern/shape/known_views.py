@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..array import Array
@@ -39,10 +40,8 @@ def known(x: Array, key: tuple[Any, ...]) -> Array | None:
     if not _PLAIN.issuperset(map(type, key)):
         return None
     cached = _views.get((x._layout or x._planned(), *key))
-    return None if cached is None else _seen(x, cached)
-
-
-def _seen(x: Array, cached: _View) -> Array:
+    if cached is None:
+        return None
     if cached.layout.on_host:
         data = cached.take(x._ndarray)
         result = view(x, data)
@@ -83,7 +82,43 @@ def items(x: Array, axis: int = 0) -> list[Array]:
         aligned = [own.aligned and i * step % ALIGNMENT == 0 for i in range(own.shape[axis])]
         result = [layout(x.device, own.dtype, shape, strides, each) for each in aligned]
         layouts = _items.keep((own, axis), result)
-    return [x._seen(one, i * step) for i, one in enumerate(layouts)]
+    views = []
+    for i, one in enumerate(layouts):
+        views.append(x._seen(one, i * step))
+    return views
+
+
+#: By the layout of the array, and what :func:`recorded_by` is told.
+_linear: Cache[tuple[Any, ...], tape.Operation] = Cache()
+
+
+def recorded_by(
+    x: Array, result: Array, vjp: Callable[[Array], Array | Parts], key: tuple[Any, ...]
+) -> Array:
+    """``result``, recorded as a linear function of ``x`` if a tape tracks ``x``.
+
+    Args:
+        x: any array.
+        result: what was computed of it.
+        vjp: the cotangent of ``x`` from that of the result.
+        key: the function's name and what else, with the layout of ``x``, says what ``vjp`` and the result's layout are.
+    """
+    if tape.opened and (tracking := tape.tracked((x,))) is not None:
+        _, keys, tapes = tracking
+        own = x._planned()
+        operation = _linear.get((own, *key))
+        if operation is None:
+            rule = partial(_pulled, vjp)
+            operation = _linear.keep((own, *key), tape.Operation(key[0], (own,), (result._planned(),), rule))
+        if result._planned().floating:
+            tape.record_tracked(operation, keys, (result,), (), tapes)
+    return result
+
+
+def _pulled(
+    vjp: Callable[[Array], Array | Parts], cotangents: Any, saved: object, needs: object
+) -> tuple[Array | Parts]:
+    return (vjp(cotangents[0]),)
 
 
 def viewed(
@@ -110,5 +145,7 @@ def viewed(
     def pull(cotangents: Any, saved: object, needs: object) -> tuple[Array | Parts | None]:
         return (vjp(cotangents[0]),)
 
-    cached = _View(result, offset, take, tape.Operation(key[0], (own,), (result,), pull))
-    return _seen(x, _views.keep((own, *key), cached))
+    _views.keep((own, *key), _View(result, offset, take, tape.Operation(key[0], (own,), (result,), pull)))
+    made = known(x, key)
+    assert made is not None
+    return made

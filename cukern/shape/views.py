@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from operator import itemgetter, methodcaller
 from typing import Any, SupportsIndex
@@ -14,6 +14,8 @@ import numpy as np
 
 from ..array import Array
 from ..array.creation import arange
+from ..array.layout import Layout
+from ..cache import Cache
 from ..elementwise.fuse import fuse
 from ..elementwise.graph import Expr
 from ..elementwise.operands import (
@@ -28,8 +30,8 @@ from ..elementwise.operands import (
 from ..elementwise.table import where
 from ..kernel.by_numpy import by_numpy
 from ..kernel.strides import broadcast_shapes, collapse
-from .copy import in_order
-from .known_views import known, viewed
+from .copy import reshaped
+from .known_views import known, recorded_by, viewed
 from .remap import remap
 
 Shape = SupportsIndex | Sequence[SupportsIndex]
@@ -95,14 +97,13 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
     sizes = _resolved(given, x.shape)
     if order != "C" and _first_fastest(x, order):
         return transpose(reshape(transpose(x), sizes[::-1], copy=copy))
-    shared = _is_view(x, sizes)
+    shared = _is_view(x._layout or x._planned(), sizes)
     if copy is False and not shared:
         raise ValueError(f"reshape: shape {sizes} of these strides needs a copy, and copy is False")
     before = x.shape
     if not copy and shared:
         return viewed(x, methodcaller("reshape", sizes), lambda g: reshape(g, before), key)
-    result = Array._wrap(in_order(x.device, x._data).reshape(sizes), x.device)
-    return recorded("reshape", x, result, lambda g: reshape(g, before))
+    return recorded_by(x, reshaped(x, sizes), lambda g: reshape(g, before), ("reshape", "copied", *sizes))
 
 
 def _first_fastest(x: Array, order: str) -> bool:
@@ -127,11 +128,12 @@ def _resolved(sizes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]
     return tuple(count // unknown if n == -1 else n for n in sizes)
 
 
-def _is_view(x: Array, sizes: tuple[int, ...]) -> bool:
+@lru_cache(maxsize=4096)
+def _is_view(x: Layout, sizes: tuple[int, ...]) -> bool:
     """Whether the other shape is a view: each boundary between axes that are not contiguous must remain one."""
-    if x.is_contiguous:
+    if x.contiguous:
         return True
-    steps = tuple(stride // x.itemsize for stride in x.strides)
+    steps = tuple(stride // x.dtype.itemsize for stride in x.strides)
     ends = set(accumulate(sizes, operator.mul, initial=1))
     return ends.issuperset(accumulate(collapse(x.shape, [steps]).shape, operator.mul, initial=1))
 
@@ -231,6 +233,11 @@ def moveaxis(x: Array, /, source: int | tuple[int, ...], destination: int | tupl
         ValueError: the numbers of sources and destinations differ.
     """
     x = require_array(x, "moveaxis")
+    known_order = (
+        _moved.get((x.ndim, source, destination)) if type(source) is type(destination) is int else None
+    )
+    if known_order is not None:
+        return permute_dims(x, known_order)
     sources = normalize_axes(source, x.ndim, "moveaxis")
     targets = normalize_axes(destination, x.ndim, "moveaxis")
     if len(sources) != len(targets):
@@ -240,7 +247,13 @@ def moveaxis(x: Array, /, source: int | tuple[int, ...], destination: int | tupl
     order = [i for i in range(x.ndim) if i not in sources]
     for target, axis in sorted(zip(targets, sources, strict=True)):
         order.insert(target, axis)
+    if type(source) is type(destination) is int:
+        _moved.keep((x.ndim, source, destination), tuple(order))
     return permute_dims(x, order)
+
+
+#: The order of axes by their number, and a source and a destination.
+_moved: Cache[tuple[int, int, int], tuple[int, ...]] = Cache()
 
 
 @public

@@ -369,7 +369,8 @@ def _record(
     _, keys, tapes = tracking
     known = None
     if key is not None and not ctx._non_differentiable:
-        known = len(key), len(forms), *key, *forms, *[one._layout for one in recorded[len(live) :]]
+        more = [one._layout for one in recorded[len(live) :]] if len(recorded) > len(live) else ()
+        known = len(key), len(forms), *key, *forms, *more
     rule = None if known is None else _rules.get(known)
     if rule is None:
         inputs = tuple([array._layout or array._planned() for array in arrays])
@@ -476,7 +477,9 @@ class _Rule:
                 each = self._apart(gradient, i, structure, which)
                 checked += [self._one(one, next(inputs), i) for one in each]
             elif count:
-                checked.append(self._one(gradient, next(inputs), i))
+                like = next(inputs)
+                same = type(gradient) is Array and gradient._layout is like and like.floating
+                checked.append(gradient if same else self._one(gradient, like, i))
             elif gradient is not None:
                 raise GradientError(
                     f"{cls.__name__}: backward returned a gradient for argument {_argument(cls, i)}, "

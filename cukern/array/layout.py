@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -208,6 +209,17 @@ def overlapping(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int)
             return 0 not in shape
         span += stride * (n - 1)
     return False
+
+
+@lru_cache(maxsize=8192)
+def span(own: Layout) -> tuple[int, int]:
+    """The first byte of an array's elements and the end of the last, from the first element on."""
+    if not own.size:
+        return 0, 0
+    steps = [(n - 1) * stride for n, stride in zip(own.shape, own.strides, strict=True)]
+    return sum(step for step in steps if step < 0), sum(
+        step for step in steps if step > 0
+    ) + own.dtype.itemsize
 
 
 def address(data: Any) -> int:

@@ -126,13 +126,15 @@ class Handed:
 
     def own(self, gradient: Array, pending: Iterable[Array] = ()) -> Array:
         """``gradient``, or a copy if it shares memory with an earlier one, or with a ``pending`` cotangent."""
-        beside = self._by_storage.get(id(gradient._storage))
-        read = [one for one in pending if one._storage is gradient._storage]
+        storage, layout = gradient._storage, getattr(gradient, "_layout", None)
+        beside = self._by_storage.get(id(storage))
+        alone = beside is None and not pending and layout is not None and not layout.repeated
+        if alone and not storage.constant:  # its memory is its own
+            self._by_storage[id(storage)] = [gradient]
+            return gradient
+        read = [one for one in pending if one._storage is storage]
         result = registered().own(gradient, [*(beside or ()), *read])
-        if beside is None:
-            self._by_storage[id(result._storage)] = [result]
-        else:
-            self._beside(result).append(result)
+        self._beside(result).append(result)
         return result
 
 
@@ -210,13 +212,14 @@ def conform(gradient: object, like: Likeness, name: str, argument: str | int) ->
     summed, converted = steps
     found: Any = gradient
     if summed:
-        found = registered().sum_to_shape(found, like.shape, like.dtype)
+        found = (_registered or registered()).sum_to_shape(found, like.shape, like.dtype)
         converted = found.dtype != like.dtype
     return registered().cast(found, like.dtype) if converted else found
 
 
 #: Whether gradients of a layout are summed to the shape of what they are gradients of, and whether they are cast.
 _steps: Cache[tuple[Layout, Likeness], tuple[bool, bool]] = Cache()
+_AS_IS = (False, False)
 
 
 def _mismatch(gradient: object, like: Likeness) -> str:
@@ -471,10 +474,14 @@ def _pull(
     operation, inputs, outputs, saved, versions, values = recorded
     if len(outputs) == 1:
         (key,) = outputs
-        cotangent = whole(cotangents, key) if key in keep else taken(cotangents, key)
-        if cotangent is None:
+        found: Any = cotangents.get(key) if key in keep else cotangents.pop(key, None)
+        if found is None:
             return
-        of_outputs: tuple[Array | None, ...] = (cotangent,)
+        if type(found) is Parts:
+            found = found.whole()
+            if key in keep:
+                cotangents[key] = found
+        of_outputs: tuple[Array | None, ...] = (found,)
     else:
         of_outputs = tuple(
             [whole(cotangents, key) if key in keep else taken(cotangents, key) for key in outputs]
@@ -510,9 +517,13 @@ def _pull(
                 else:
                     cotangents[key] = both
                     continue
-            if getattr(gradient, "_layout", None) is not like and type(gradient) is not Parts:
+            layout = getattr(gradient, "_layout", None)
+            if layout is not like and type(gradient) is not Parts and _steps.get((layout, like)) != _AS_IS:  # type: ignore[arg-type]
                 gradient = conform(gradient, like, operation.name, i)
-            accumulate(cotangents, key, gradient)
+            if cotangents.get(key) is None:
+                cotangents[key] = gradient
+            else:
+                accumulate(cotangents, key, gradient)
             if (
                 key in keep
             ):  # what the caller gets is computed now, before what it is computed from may be written
@@ -534,7 +545,7 @@ def accumulate(
     elif type(cotangent) is Parts:
         cotangents[key] = cotangent.add(before)
     else:
-        cotangents[key] = registered().add(before, cotangent)
+        cotangents[key] = (_registered or registered()).add(before, cotangent)
 
 
 def whole(cotangents: MutableMapping[int | None, Array | Parts], key: int | None) -> Array | None:

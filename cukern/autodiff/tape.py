@@ -189,7 +189,12 @@ def record_tracked(
             for tape in tapes:
                 tape._tracked[key] = array._storage.version
         output_keys.append(array._key)
-    append(operation, keys, output_keys, saved, tapes, values)
+    if saved:
+        append(operation, keys, output_keys, saved, tapes, values)
+        return
+    recorded = operation, keys, tuple(output_keys), (), (), values
+    for tape in tapes:
+        tape._records.append(recorded)
 
 
 def append(
@@ -317,7 +322,7 @@ class Tape:
             version = tracked.get(key)
             if version is None:
                 if getattr(array, "_trainable", False):
-                    key = _key_of(array)
+                    key = key or _key_of(array)
                     tracked[key] = array._storage.version
                 elif self._opaque and array._storage in self._opaque:
                     key = self._meet(array)
@@ -457,7 +462,12 @@ class Tape:
 
         if finished is None:
             walk(relevant, reached, keys, cotangents, recipes=recipes)
-            return replaced([given(array) for array in wanted])
+            found = []
+            for array in wanted:
+                one: Any = cotangents.get(array._key)
+                plain = one is not None and type(one) is not Parts
+                found.append(handed.own(one) if plain else given(array))
+            return replaced(found)
         gradients: dict[int, Array | None] = {}
         made = {key for record in relevant for key in record[2]}
         once = len({array._key for array in wanted}) == len(wanted)
@@ -498,13 +508,19 @@ class Tape:
         leaves = float_leaves(output_gradients, "output_gradients")
         if len(leaves) != len(targets):
             raise ValueError(f"output_gradients: expected {len(targets)} arrays, got {len(leaves)}")
-        for (path, array), cotangent in zip(pytree.leaves_with_path(target, "target"), leaves, strict=True):
-            if cotangent.shape != array.shape:
-                raise ValueError(
-                    f"output_gradients: expected shape {array.shape} for {path}, got shape {cotangent.shape}"
-                )
+        for i, (array, cotangent) in enumerate(zip(targets, leaves, strict=True)):
+            form = getattr(array, "_layout", None)
+            same = form is not None and getattr(cotangent, "_layout", None) is form
+            if not same and _form(array) != _form(cotangent):
+                path = next(itertools.islice(pytree.leaves_with_path(target, "target"), i, None))[0]
+                if cotangent.shape != array.shape:
+                    raise ValueError(
+                        f"output_gradients: expected shape {array.shape} for {path}, got shape {cotangent.shape}"
+                    )
+                if array._key in self._tracked:
+                    cotangent = conform(cotangent, array, path, "output_gradients")
             if array._key in self._tracked:
-                accumulate(seeds, array._key, conform(cotangent, array, path, "output_gradients"))
+                accumulate(seeds, array._key, cotangent)
         return seeds
 
     def _relevant(self, keys: set[int | None]) -> tuple[list[Record], set[int | None]]:
@@ -517,6 +533,10 @@ class Tape:
                 reached.discard(None)
                 relevant.append(recorded)
         return relevant, reached
+
+
+def _form(array: Array) -> tuple[Any, ...]:
+    return array.shape, array.dtype, array.device
 
 
 def _due(records: Sequence[Record], wanted: Sequence[Array]) -> dict[int, list[int]]:

@@ -6,16 +6,24 @@ import importlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache, lru_cache
 from types import ModuleType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..errors import DeviceError
 from . import capture_hooks
 from .interface import Backend, Properties, Style
 
-_HERE = nullcontext()
+
+class _Here:
+    """What ``nullcontext()`` is, without calls of Python functions."""
+
+    __enter__: Any = "".format
+    __exit__: Any = "".format  # takes anything, and returns what is false
+
+
+HERE: AbstractContextManager[object] = _Here()
 _MODULES = {"host": ".host.backend", "cuda": ".cuda.backend"}
 
 
@@ -114,18 +122,18 @@ class Device:
             CaptureError: a step of another GPU is being recorded.
         """
         if self.which is None:
-            return _HERE
+            return HERE
         recorder = capture_hooks.recorder()
         if recorder is not None:
             recorder.enter(self)
         elif self.which() == self.index:
-            return _HERE
+            return HERE
         return self._scope()
 
     def _scope(self) -> AbstractContextManager[object]:
         """:meth:`activate` that also undoes what changes the current device within the block."""
         scope: AbstractContextManager[object] = (
-            _HERE if self.which is None else self.xp.cuda.Device(self.index)
+            HERE if self.which is None else self.xp.cuda.Device(self.index)
         )
         return scope
 

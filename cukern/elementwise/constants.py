@@ -7,6 +7,7 @@ from typing import Any
 
 from ..array import Array, Storage
 from ..array.creation import full
+from ..array.layout import span
 from ..autodiff import tape
 from ..cache import Cache
 from ..device import Device, capture_hooks
@@ -81,9 +82,9 @@ def _fresh(shape: tuple[int, ...], value: float, dtype: DType, device: Device) -
 
 
 def _overlaps(x: Array, y: Array) -> bool:
-    if x.is_contiguous and y.is_contiguous and not x.device.addressable:
-        ends = [one._planned().nbytes + one._operand for one in (x, y)]
-        return bool(x._operand < ends[1] and y._operand < ends[0])
+    if not x.device.addressable:
+        (low, high), (start, end) = (span(one._layout or one._planned()) for one in (x, y))
+        return bool(x._operand + low < y._operand + end and y._operand + start < x._operand + high)
     return x is y or bool(x.device.xp.may_share_memory(x._data, y._data))
 
 

@@ -35,12 +35,17 @@ def evaluate(forward: Program, arrays: Sequence[Array], scalars: Sequence[Scalar
         DeviceError: the arrays are on different devices.
         ValueError: their shapes do not broadcast.
     """
-    return _launched(planned(forward, arrays), arrays, scalars)
+    plan = planned(forward, arrays)
+    outs = plan.run(arrays, scalars)
+    tracking = tape.tracked(arrays) if tape.opened else None
+    if tracking is not None:
+        _record(plan, arrays, scalars, outs, tracking)
+    return outs
 
 
 def _launched(plan: Plan, arrays: Sequence[Array], scalars: Sequence[Scalar]) -> list[Array]:
     outs = plan.run(arrays, scalars)
-    tracking = tape.tracked(arrays)
+    tracking = tape.tracked(arrays) if tape.opened else None
     if tracking is not None:
         _record(plan, arrays, scalars, outs, tracking)
     return outs
@@ -58,7 +63,7 @@ def note(
     Args:
         known: what this function has returned for the same program and layouts.
     """
-    tracking = tape.tracked(arrays)
+    tracking = tape.tracked(arrays) if tape.opened else None
     if tracking is None:
         return known
     if tracking[2][0].recompute:  # the tape may launch it
@@ -144,9 +149,10 @@ def pulled(
     gradients: Sequence[Array] | dict[int, Array] = ()
     sums: dict[int, Array] = {}
     if backward.program is not None:
-        kept = iter(saved)
-        inputs = [cotangents[k] if kind == "cotangent" else next(kept) for kind, k in backward.sources]
-        numbers = [scalars[k] for k in backward.scalars]
+        kept, inputs = iter(saved), []  # loops, because a comprehension is a function call before Python 3.12
+        for kind, k in backward.sources:
+            inputs.append(cotangents[k] if kind == "cotangent" else next(kept))
+        numbers = [scalars[k] for k in backward.scalars] if scalars else ()
         both = None
         if totals and needs and all(needs[one.result] for one in totals.sums) and not tape.recording(inputs):
             both = summed.evaluate(backward, totals, inputs, numbers)
@@ -208,7 +214,7 @@ class Elementwise(Ufunc):
         plan, which = quick
         if which is None:
             outs = plan.run(operands)
-            tracking = tape.tracked(operands)
+            tracking = tape.tracked(operands) if tape.opened else None
             if tracking is not None:
                 _record(plan, operands, (), outs, tracking)
             return outs[0]
@@ -218,11 +224,15 @@ class Elementwise(Ufunc):
             if which.which is None:
                 return _launched(plan, operands, ())[0]
             which = which.which
-        scalars = [one for one, is_array in zip(operands, which, strict=True) if not is_array]
+        arrays: list[Array] = []
+        scalars: list[Scalar] = []
+        for one, is_array in zip(operands, which, strict=True):
+            if is_array:
+                arrays.append(one)
+            else:
+                scalars.append(one)
         try:
-            return _launched(
-                plan, [one for one, is_array in zip(operands, which, strict=True) if is_array], scalars
-            )[0]
+            return _launched(plan, arrays, scalars)[0]
         except OverflowError:
             return self._apply(operands)
 

@@ -15,11 +15,10 @@ from ..autodiff import tape, writes
 from ..autodiff.cotangents import form_of
 from ..errors import DeviceError, GradientError
 from ..kernel.plan import apart
-from ..kernel.strides import repeated
 from .function import Elementwise, as_operands, pulled
 from .graph import Expr, cast
 from .operands import public
-from .plan import run_into
+from .plan import launch_into, run_into
 from .program import Program, program
 from .ufunc import can_cast
 
@@ -71,6 +70,11 @@ def _program(row: Elementwise, x: Array, operands: Sequence[Any]) -> Program:
 def _write(forward: Program, arrays: Sequence[Array], scalars: Sequence[Any]) -> None:
     """Overwrite the first of ``arrays``."""
     x = arrays[0]
+    if len(arrays) == 1:
+        own = x._layout or x._planned()
+        launch_into(forward, x.device, (own, own), (True,), (), scalars, x._operand)
+        x._bump(forward.name)
+        return
     run_into(forward, x.device, [_apart(array, x) for array in arrays], scalars, x._data)
     x._bump(forward.name)
 
@@ -97,7 +101,7 @@ def check_writable(x: Array, name: str, recording: bool) -> None:
     """
     if recording:
         _check_recordable(x, name)
-    if repeated(x._data) or x._storage.constant:
+    if (x._layout or x._planned()).repeated or x._storage.constant:
         raise ValueError(
             f"in-place {name} on a repeated view, such as broadcast_to's, or a constant: write to a copy"
         )

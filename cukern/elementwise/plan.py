@@ -325,7 +325,9 @@ def planned(program: Program, arrays: Sequence[Array]) -> Plan:
         DeviceError: the arrays are on different devices.
         ValueError: their shapes do not broadcast.
     """
-    layouts = [one._layout or one._planned() for one in arrays]
+    layouts = []
+    for one in arrays:
+        layouts.append(one._layout or one._planned())
     plan = _plans.get((program, *layouts))
     if plan is None:
         plan = plan_for(program, one_device(program.name, arrays), layouts)
@@ -350,13 +352,32 @@ def run_into(
     """
     layouts = [layout_of(device, data) for data in (*datas, out)]
     same = [data is out for data in datas]
+    operand = device.backend.operand
+    inputs = [operand(data) for data in datas if data is not out]
+    launch_into(program, device, layouts, same, inputs, scalars, operand(out))
+
+
+def launch_into(
+    program: Program,
+    device: Device,
+    layouts: Sequence[Layout],
+    same: Sequence[bool],
+    inputs: Sequence[Any],
+    scalars: Sequence[Any],
+    out: Any,
+) -> None:
+    """:func:`run_into` for arrays of these layouts, the last that of the output, given by operands.
+
+    Args:
+        same: which of the inputs are the output.
+        inputs: the operands of the others.
+        out: that of the output.
+    """
     key = (program, *layouts, *same)
     plan = _plans.get(key)
     if plan is None:
         plan = _plans.keep(key, make_plan(program, device, layouts[:-1], layouts[-1:], same))
     if plan.launch is not None:
-        operand = device.backend.operand
         numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]
-        inputs = [operand(data) for data in datas if data is not out]
         with on(device):
-            plan.launch(*inputs, *numbers, operand(out))
+            plan.launch(*inputs, *numbers, out)

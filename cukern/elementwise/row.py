@@ -55,10 +55,16 @@ def convert_scalar(value: Scalar, dtype: DType) -> Scalar:
             return float(dtype.type(value))
     if kind == "b":
         return bool(value)
-    limits = np.iinfo(dtype)
-    if not limits.min <= value <= limits.max:
+    least, most = _limits(dtype)
+    if not least <= value <= most:
         raise OverflowError(f"Python integer {value} out of bounds for {dtype.name}")
     return int(value)
+
+
+@cache
+def _limits(dtype: DType) -> tuple[int, int]:
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
 
 
 class Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
 from ..cache import Cache
-from ..device import Device, capture_hooks
+from ..device import HERE, Device, capture_hooks
 from ..device.interface import CompiledFunction, Prepared
 from ..dtypes import DType
 from ..errors import DeviceError
@@ -26,13 +26,10 @@ def kept(family: str) -> Cache[Any, Any]:
     return _kept.setdefault(family, Cache())
 
 
-_HERE = nullcontext()
-
-
 def on(device: Device) -> AbstractContextManager[object]:
     """A with-block in which ``device`` is the current one; free if it is already."""
     if device.which is None or device.index == device.which():
-        return _HERE
+        return HERE
     return device.activate()
 
 
@@ -189,7 +186,10 @@ class Plan:
                 return self(*arrays)
         result = Array._made(self.layouts[0])
         if self.launch is not None:
-            self.launch(*[one._operand for one in arrays], result._operand)
+            values = []
+            for one in arrays:
+                values.append(one._operand)
+            self.launch(*values, result._operand)
         return result
 
     def results(self, arrays: Sequence[Array | None], *numbers: Any) -> list[Array]:
@@ -203,7 +203,9 @@ class Plan:
 
 def new(layouts: Sequence[Layout]) -> list[Array]:
     """New, uninitialized arrays, on the current device."""
-    result = [Array._made(layout) for layout in layouts]
+    result = []  # a loop, because a comprehension is a function call before Python 3.12
+    for layout in layouts:
+        result.append(Array._made(layout))
     if capture_hooks.new_empty is not None:
         for one in result:
             capture_hooks.new_empty(one)
@@ -212,7 +214,12 @@ def new(layouts: Sequence[Layout]) -> list[Array]:
 
 def operands(device: Device, arrays: Sequence[Array | None]) -> list[Any]:
     """The operands of a prepared launch for arrays, and for None, a null pointer."""
+    found: list[Any] = []
     for one in arrays:
-        if one is not None and one._layout is None:
-            one._planned()
-    return [device.backend.operand(None) if one is None else one._operand for one in arrays]
+        if one is None:
+            found.append(device.backend.operand(None))
+        else:
+            if one._layout is None:
+                one._planned()
+            found.append(one._operand)
+    return found

@@ -201,27 +201,22 @@ class Run:
 
     def __call__(self, values: Sequence[Array | int | float | None]) -> None:
         """Launch for arrays, None for a null pointer, and numbers, in the order of the kernel's parameters."""
-        null = self._null
-        given: list[Any] = [
-            (one._operand if one._layout is not None else _planned(one))
-            if isinstance(one, Array)
-            else null
-            if one is None
-            else one
-            for one in values
-        ]
+        given: list[Any] = []  # a loop, because a comprehension is a function call before Python 3.12
+        for one in values:
+            if isinstance(one, Array):
+                given.append(one._operand if one._layout is not None else _planned(one))
+            else:
+                given.append(self._null if one is None else one)
         for number in self._maps:
-            given[number] = self._map(number, values[number])
+            found = self._known.get((number, given[number]))
+            given[number] = self._map(number, values[number]) if found is None else found
         self.launch(*given)
 
     def _map(self, number: int, array: Any) -> bytes:
-        at = address(array._data) if array._layout.on_host else array._operand
-        found = self._known.get((number, at))
-        if found is None:
-            make = self._device.backend.tensor_map
-            made = b"".join([make(one._replace(address=at + one.address)) for one in self._maps[number]])
-            found = self._known.keep((number, at), made)
-        return found
+        host = array._layout.on_host  # whose operands are no addresses
+        at, make = address(array._data) if host else array._operand, self._device.backend.tensor_map
+        made = b"".join([make(one._replace(address=at + one.address)) for one in self._maps[number]])
+        return made if host else self._known.keep((number, at), made)
 
 
 def _planned(array: Array) -> Any:

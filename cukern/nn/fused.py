@@ -200,7 +200,10 @@ def _lies_channels_last(own: Layout) -> bool:
 
 def options_key(options: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """A hashable key of options, in which True is not 1; None if one is not hashable."""
-    key = (options, *[tuple(map(type, one)) if type(one) is tuple else type(one) for one in options])
+    types: tuple[Any, ...] = tuple(map(type, options))
+    if tuple in types:
+        types = tuple([tuple(map(type, one)) if type(one) is tuple else type(one) for one in options])
+    key = options, types
     try:
         hash(key)
     except TypeError:
@@ -341,8 +344,12 @@ def fused_vjp(
     """
     if not any(wanted):
         return (None,) * len(primals)
-    if not tape.active():
-        return tuple([one if is_wanted else None for one, is_wanted in zip(kernels(), wanted, strict=True)])
+    if not tape.opened or not tape.state.active:
+        made = list(kernels())
+        for i, is_wanted in enumerate(wanted):
+            if not is_wanted:
+                made[i] = None
+        return tuple(made)
     given = [primal is not None for primal in primals]
 
     def of_given(*arrays: Array) -> Any:

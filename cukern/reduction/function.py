@@ -25,6 +25,7 @@ from ..elementwise.graph import Expr, Reduced, Swapped, call, cast, input_node, 
 from ..elementwise.operands import normalize_axes, require_array
 from ..elementwise.program import Program, compact, program, roots_from
 from ..elementwise.row import Scalar
+from ..kernel.by_numpy import watchers
 from ..shape.broadcast import repeated
 from ..shape.views import broadcast_to, reshape
 from .choice import PLANS, by_kernels, cached, planned
@@ -247,12 +248,14 @@ class Reduce:
         )
         if plain and simple and isinstance(x, Array):
             layout = x._layout or x._planned()
-            plan = cached(self, layout, axis, keepdims)
+            plan = None if watchers else PLANS.get((self, layout, axis, keepdims))
             if plan is None and self.result == "float":
                 plan = cached(dtypes.get_default_dtype(), self, layout, axis, keepdims)
             if plan is not None:
-                tracking = None if self.rule is None else tape.tracked((x,))
-                return self._run(plan, (x,), (), parameter, tracking)
+                y = plan.run((x,), (), parameter)
+                if tape.opened and self.rule is not None and (tracking := tape.tracked((x,))) is not None:
+                    self._record(plan, (x,), (), parameter, y, tracking)
+                return y
         if isinstance(x, (Reduced, Swapped)):
             raise x._refused(self.name)
         if not isinstance(x, Expr):
@@ -328,7 +331,7 @@ class Reduce:
             DeviceError: the arrays are on different devices.
             ValueError: the shapes do not broadcast, or there are no values and the reduction of none has no result.
         """
-        tracking = None if self.rule is None else tape.tracked(arrays)
+        tracking = None if self.rule is None or not tape.opened else tape.tracked(arrays)
         if tracking is not None and mapped.name != "load" and self.reads_values():
             arrays, scalars, key = evaluate(mapped, arrays, scalars), (), ()
             mapped = load(arrays[0].dtype, arrays[0].dtype)
@@ -340,7 +343,10 @@ class Reduce:
             )
         if key:
             PLANS.keep(key, plan)
-        return self._run(plan, arrays, scalars, parameter, tracking)
+        y = plan.run(arrays, scalars, parameter)
+        if tracking is not None:
+            self._record(plan, arrays, scalars, parameter, y, tracking)
+        return y
 
     def _run(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from .. import dtypes
@@ -83,6 +83,7 @@ def accumulator(reduction: Reduction, value: DType) -> str:
     return compute_type(value)
 
 
+@lru_cache(maxsize=256)
 def load(source: DType, value: DType) -> Program:
     """The program that reads a reduction's input unchanged."""
     return program("load", (cast(input_node(0, source), value),), (source,))
@@ -305,7 +306,9 @@ class Plan(kernel_plan.Plan):
         result = Array._made(self.layouts[0])
         if self.launch is None:
             return result
-        values: list[Any] = [array._operand for array in arrays]
+        values: list[Any] = []
+        for array in arrays:
+            values.append(array._operand)
         if scalars:
             values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
         end = (parameter, result._operand) if self.parameter else (result._operand,)

@@ -308,7 +308,7 @@ def lltm_cell(
         arguments = [one.contiguous() if i in (2, 4) else readable(one) for i, one in enumerate(arguments)]
         layouts = tuple([one._planned() for one in arguments])
         step = _steps.get(layouts) or _steps.keep(layouts, Step(layouts))
-    tracking = tape.tracked(arguments)
+    tracking = tape.tracked(arguments) if tape.opened else None
     new_h, new_cell, gates = step.forward(arguments, tracking is not None)
     if tracking is not None:
         _, keys, tapes = tracking

@@ -129,6 +129,7 @@ CHECKS = {
     "linear/few_rows": "few_rows product_rows",
     "linear/lapack": "decompositions complex_linalg",
     "linear/library": "library_products products",
+    "linear/panels": "panels",
     "linear/solving": "linalg decompositions",
     "linear/tma": "tma_products",
     "linear/triangular": "linalg batched_equations",

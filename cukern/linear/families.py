@@ -26,6 +26,7 @@ from ..shape.views import reshape, swapaxes
 from .blas import multiply
 from .few_rows import FewRows
 from .library import InSteps, Library, LibraryEpilogue
+from .panels import Panels
 from .problem import Product
 from .tma import Tma
 from .variants import Simt, TensorCores
@@ -133,6 +134,7 @@ PRODUCT: Family[Product] = Family(
     TensorCores,
     Tma,
     FewRows,
+    Panels,
     InSteps,
     reference=reference,
     samples=samples,

@@ -18,7 +18,7 @@ from ..kernel import Kernel
 from ..kernel.plan import Plan, on
 from ..kernel.sizes import ACCESS, divide_up, power_of_two
 from ..launch import cost
-from ..launch.params import Params
+from ..launch.params import Given, Params
 from ..launch.variant import Launch, Run, Variant, prepared
 from .problem import (
     Factor,
@@ -161,7 +161,7 @@ class OneLaunch(Variant[Product]):
         return ProductPlan(problem.program, problem.results, [run])
 
 
-_SIMT_SIZES = Params(
+_STRIDED = Params(
     "Sizes",
     batch_a="index",
     batch_b="index",
@@ -259,20 +259,7 @@ class Simt(OneLaunch):
 
     def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
         """See :class:`OneLaunch`."""
-        # Strides along the own axis, and along the depth.
-        a, b = ((one.row, one.unit) if one.by_depth else (one.unit, one.row) for one in (gemm.a, gemm.b))
         tiles = divide_up(gemm.m, self.tile_m), divide_up(gemm.n, self.tile_n)
-        sizes = _SIMT_SIZES(
-            batch_a=gemm.a.batch,
-            batch_b=gemm.b.batch,
-            own_a=a[0],
-            own_b=b[0],
-            depth_a=a[1],
-            depth_b=b[1],
-            m=gemm.m,
-            n=gemm.n,
-            k=gemm.k,
-        )
         return Launch(
             grid=(math.prod(tiles), gemm.batches, 1),
             block=self.threads,
@@ -285,8 +272,24 @@ class Simt(OneLaunch):
                 "unit_a": _contiguous(gemm.a),
                 "unit_b": _contiguous(gemm.b),
             },
-            params=(sizes, epilogue_steps(gemm.operands)),
+            params=(strided_sizes(gemm), epilogue_steps(gemm.operands)),
         )
+
+
+def strided_sizes(gemm: Gemm) -> Given:
+    """The sizes of a product of factors of any strides: see linear/product_simt.cu."""
+    a, b = ((one.row, one.unit) if one.by_depth else (one.unit, one.row) for one in (gemm.a, gemm.b))
+    return _STRIDED(
+        batch_a=gemm.a.batch,
+        batch_b=gemm.b.batch,
+        own_a=a[0],
+        own_b=b[0],
+        depth_a=a[1],
+        depth_b=b[1],
+        m=gemm.m,
+        n=gemm.n,
+        k=gemm.k,
+    )
 
 
 def _contiguous(factor: Factor) -> str:

@@ -278,4 +278,4 @@ def test_the_variable_of_the_environment() -> None:
     made = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
-    assert "> simt" in made.stdout and "kernels only" in made.stdout
+    assert "> panels" in made.stdout and "kernels only" in made.stdout

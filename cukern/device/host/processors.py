@@ -62,6 +62,13 @@ def bundled(text: str, trusted: bool = True) -> Code | None:
 
 
 @cache
+def features() -> frozenset[str]:
+    """What this processor of x86-64 has, in the words of ``/proc/cpuinfo``; nothing of others."""
+    lines = machine().splitlines()
+    return frozenset(word for line in lines if line.startswith("flags") for word in line.split())
+
+
+@cache
 def _interface() -> str:
     """The hash of what a kernel's library depends on besides its text: the runtime, its headers and the translation."""
     return hash_of(runtime_text() + inspect.getsource(translate))
@@ -102,9 +109,8 @@ def _version(library: str) -> tuple[str, list[int]]:
 def _why_not_level(level: str) -> str | None:
     if level not in _LEVELS or platform.machine() not in ("x86_64", "AMD64"):
         return f"it was built for {level or 'no processor'}, and this is {platform.machine()}"
-    features = {word for line in machine().splitlines() if line.startswith("flags") for word in line.split()}
     for name, words in _LEVELS.items():
-        if missing := sorted(set(words.split()) - features):
+        if missing := sorted(set(words.split()) - features()):
             return f"it was built for {level}, and this processor has no {', '.join(missing)}"
         if name == level:
             break

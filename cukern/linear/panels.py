@@ -1,0 +1,93 @@
+"""Products on the host by a thread whose loops over columns a compiler makes into vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .. import dtypes
+from ..device import kernels_only
+from ..device.host.processors import features
+from ..device.interface import Properties
+from ..elementwise.program import Program
+from ..kernel import Kernel
+from ..kernel.sizes import divide_up
+from ..launch import cost
+from ..launch.variant import Launch
+from .library import BLAS_RATE, EFFICIENCY
+from .problem import Gemm, Product, ending_name, ending_variables, epilogue_steps
+from .variants import NOTHING_FOLLOWS, OneLaunch, strided_sizes
+
+
+@dataclass(frozen=True)
+class Panels(OneLaunch):
+    """Products of floats of any strides in the processor's vectors, a tile by a thread.
+
+    Attributes:
+        tile_m: rows of a tile.
+        tile_n: its columns, which are a panel of the right factor: two vectors.
+        depth: of a panel that is copied at once, which the first cache holds beside the tile's sums.
+        few: rows whose sums are in registers.
+    """
+
+    name = "panels"
+    kernel = Kernel("linear/product_panels.cu")
+
+    tile_m: int = 128
+    tile_n: int = 32
+    depth: int = 192
+    few: int = 8
+
+    #: Bytes of a panel's rows.
+    line: ClassVar[int] = 128
+    #: The rate beside that of the library: measured on an AMD EPYC with vectors of 64 bytes; of others estimated.
+    rate: ClassVar[float] = 1.6
+    rate_of_others: ClassVar[float] = 0.5
+    #: Operations of a product at least that is not left to the library, as a kernel is compiled.
+    least: ClassVar[float] = 2**21
+
+    @classmethod
+    def gemm_of(cls, problem: Product) -> Gemm | None:
+        """See :class:`.OneLaunch`."""
+        return problem.strided
+
+    @classmethod
+    def fits(cls, problem: Product, limits: Properties) -> str:
+        """For float32 and float64 on the host."""
+        if not cost.is_host(limits):
+            return "for the host"
+        if problem.elem not in (dtypes.float32, dtypes.float64):
+            return "for float32 and float64"
+        if problem.rows is not None:
+            return "rows are not reduced"
+        if problem.strided is None:
+            return "matrices of the batch are not at equal distances"
+        left = problem.epilogue is None and not kernels_only.active()
+        return NOTHING_FOLLOWS if left and problem.operations < cls.least else ""
+
+    @classmethod
+    def configs(cls, problem: Product, limits: Properties) -> Iterator[Panels]:
+        """The tile."""
+        return iter([cls(tile_n=cls.line // problem.elem.itemsize)])
+
+    def seconds(self, gemm: Gemm, limits: Properties) -> float:
+        """The products of the busiest thread."""
+        rows = min(self.tile_m, self.few * divide_up(gemm.m, self.few))
+        tiles = gemm.batches * divide_up(gemm.m, self.tile_m) * divide_up(gemm.n, self.tile_n)
+        share = self.rate if "avx512f" in features() else self.rate_of_others
+        rate = share * BLAS_RATE * EFFICIENCY * cost.flops(limits) / limits.multiprocessors
+        return cost.waves(tiles, limits) * 2.0 * rows * self.tile_n * gemm.k / rate
+
+    def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
+        """See :class:`.OneLaunch`."""
+        tiles = divide_up(gemm.m, self.tile_m) * divide_up(gemm.n, self.tile_n)
+        return Launch(
+            grid=(tiles, gemm.batches, 1),
+            block=1,
+            constants={
+                **ending_variables(program, elem, gemm),
+                "name": f"{ending_name(program, elem, gemm)}_panels",
+            },
+            params=(strided_sizes(gemm), epilogue_steps(gemm.operands)),
+        )

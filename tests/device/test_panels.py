@@ -1,0 +1,83 @@
+"""Products in the host's vectors, against NumPy in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from nn_support import close, sized
+
+import cukern as ck
+from cukern.device.host.processors import features
+from cukern.launch.family import Used
+from cukern.linear.families import PRODUCT
+from cukern.linear.panels import Panels
+
+
+@pytest.fixture(autouse=True)
+def on_host(device: ck.Device) -> None:
+    if device.kind != "host":
+        pytest.skip("for the host")
+
+
+@ck.fuse
+def ended(x: ck.Array, w: ck.Array, b: ck.Array, scale: float) -> ck.Array:
+    return ck.tanh(x @ w * scale) * b
+
+
+def random(dtype: str, *shape: int) -> ck.Array:
+    rng = np.random.default_rng(sum(shape) + len(shape))
+    return ck.asarray(rng.standard_normal(shape)).astype(dtype)
+
+
+def check(used: Used, *arrays: ck.Array) -> None:
+    close(ended(*arrays, 0.25), sized(lambda x, w, b: np.tanh(0.25 * (x @ w)) * b, *arrays))
+    assert used and all(isinstance(one, Panels) for one in used)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sizes(dtype: str) -> None:
+    """Tiles and panels, full and not; one panel of the depth, and several."""
+    for m, k, n in ((1, 1, 1), (3, 17, 33), (9, 192, 32), (130, 400, 70), (137, 5, 64)):
+        with PRODUCT.only("panels") as used:
+            check(used, random(dtype, m, k), random(dtype, k, n), random(dtype, m, 1))
+
+
+def test_strides_and_batches() -> None:
+    rows = random("float32", 50, 67)
+    lefts = [rows[::-2, 1:34], random("float32", 33, 40).T, ck.broadcast_to(random("float32", 33), (40, 33))]
+    rights = [
+        random("float32", 33, 50)[:, ::-2],
+        random("float32", 40, 33).T,
+        random("float32", 33, 80)[:, 1:65],
+    ]
+    for x in lefts:
+        for w in rights:
+            with PRODUCT.only("panels") as used:
+                check(used, x, w, random("float32", 2 * w.shape[1])[::-2])
+    x, w = random("float32", 2, 3, 9, 16), random("float32", 2, 3, 40, 16)
+    for left, right in ((x, w.mT), (x[0, 0], w.mT), (x, w[0, 0].T)):
+        with PRODUCT.only("panels") as used:
+            check(used, left, right, random("float32", 2, 3, 9, 40))
+
+
+def test_the_product_is_saved_and_differentiated() -> None:
+    arrays = [random("float64", *shape) for shape in ((2, 3, 4), (4, 5), (5,))]
+    with PRODUCT.only("panels", "library") as used:
+        ck.testing.gradcheck(lambda x, w, b: ended(x, w, b, 0.5), arrays)
+    assert {
+        problem.saves for one, problem in zip(used, used.problems, strict=True) if type(one) is Panels
+    } == {
+        False,
+        True,
+    }
+
+
+def test_large_products_alone_are_taken_from_the_library() -> None:
+    few, many = (str(ck.explain(ck.matmul, ck.ones((n, n)), ck.ones((n, n)))) for n in (64, 128))
+    assert "> library" in few
+    assert ("> panels" in many) == ("avx512f" in features())
+
+
+def test_checked() -> None:
+    with ck.testing.checked(), PRODUCT.only("panels") as used:
+        check(used, random("float32", 11, 200), random("float32", 200, 37), random("float32", 37))

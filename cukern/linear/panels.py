@@ -1,4 +1,4 @@
-"""Products on the host by a thread whose loops over columns a compiler makes into vectors."""
+"""Products by a thread whose loops over columns a compiler makes into vectors: for the host."""
 
 from __future__ import annotations
 
@@ -41,9 +41,12 @@ class Panels(OneLaunch):
 
     #: Bytes of a panel's rows.
     line: ClassVar[int] = 128
-    #: The rate beside that of the library: measured on an AMD EPYC with vectors of 64 bytes; of others estimated.
+    #: The rate on the host beside that of the library: measured on an AMD EPYC with vectors of 64 bytes; that of other
+    #: processors is estimated.
     rate: ClassVar[float] = 1.6
     rate_of_others: ClassVar[float] = 0.5
+    #: The share of a multiprocessor's peak of a block of one thread: estimated.
+    rate_of_gpus: ClassVar[float] = 0.001
     #: Operations of a product at least that is not left to the library, as a kernel is compiled.
     least: ClassVar[float] = 2**21
 
@@ -54,9 +57,7 @@ class Panels(OneLaunch):
 
     @classmethod
     def fits(cls, problem: Product, limits: Properties) -> str:
-        """For float32 and float64 on the host."""
-        if not cost.is_host(limits):
-            return "for the host"
+        """For float32 and float64."""
         if problem.elem not in (dtypes.float32, dtypes.float64):
             return "for float32 and float64"
         if problem.rows is not None:
@@ -64,7 +65,8 @@ class Panels(OneLaunch):
         if problem.strided is None:
             return "matrices of the batch are not at equal distances"
         left = problem.epilogue is None and not kernels_only.active()
-        return NOTHING_FOLLOWS if left and problem.operations < cls.least else ""
+        worth = cost.is_host(limits) and problem.operations >= cls.least
+        return NOTHING_FOLLOWS if left and not worth else ""
 
     @classmethod
     def configs(cls, problem: Product, limits: Properties) -> Iterator[Panels]:
@@ -75,8 +77,10 @@ class Panels(OneLaunch):
         """The products of the busiest thread."""
         rows = min(self.tile_m, self.few * divide_up(gemm.m, self.few))
         tiles = gemm.batches * divide_up(gemm.m, self.tile_m) * divide_up(gemm.n, self.tile_n)
-        share = self.rate if "avx512f" in features() else self.rate_of_others
-        rate = share * BLAS_RATE * EFFICIENCY * cost.flops(limits) / limits.multiprocessors
+        share = self.rate_of_gpus
+        if cost.is_host(limits):
+            share = BLAS_RATE * EFFICIENCY * (self.rate if "avx512f" in features() else self.rate_of_others)
+        rate = share * cost.flops(limits) / limits.multiprocessors
         return cost.waves(tiles, limits) * 2.0 * rows * self.tile_n * gemm.k / rate
 
     def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:

@@ -19,6 +19,17 @@ from .library import BLAS_RATE, EFFICIENCY
 from .problem import Gemm, Product, ending_name, ending_variables, epilogue_steps
 from .variants import NOTHING_FOLLOWS, OneLaunch, strided_sizes
 
+#: The rate on the host beside that of its library: measured on an AMD EPYC with vectors of 64 bytes; that of other
+#: processors is estimated, as is the share of a multiprocessor's peak of a block of one thread.
+_RATE, _RATE_OF_OTHERS, _SHARE_OF_GPU = 1.6, 0.5, 0.001
+
+
+def rate(limits: Properties, of_library: float) -> float:
+    """Operations a second of a thread that multiplies panels, where the host's library has ``of_library``."""
+    if cost.is_host(limits):
+        return of_library * (_RATE if "avx512f" in features() else _RATE_OF_OTHERS)
+    return _SHARE_OF_GPU * cost.flops(limits) / limits.multiprocessors
+
 
 @dataclass(frozen=True)
 class Panels(OneLaunch):
@@ -41,12 +52,6 @@ class Panels(OneLaunch):
 
     #: Bytes of a panel's rows.
     line: ClassVar[int] = 128
-    #: The rate on the host beside that of the library: measured on an AMD EPYC with vectors of 64 bytes; that of other
-    #: processors is estimated.
-    rate: ClassVar[float] = 1.6
-    rate_of_others: ClassVar[float] = 0.5
-    #: The share of a multiprocessor's peak of a block of one thread: estimated.
-    rate_of_gpus: ClassVar[float] = 0.001
     #: Operations of a product at least that is not left to the library, as a kernel is compiled.
     least: ClassVar[float] = 2**21
 
@@ -77,11 +82,14 @@ class Panels(OneLaunch):
         """The products of the busiest thread."""
         rows = min(self.tile_m, self.few * divide_up(gemm.m, self.few))
         tiles = gemm.batches * divide_up(gemm.m, self.tile_m) * divide_up(gemm.n, self.tile_n)
-        share = self.rate_of_gpus
-        if cost.is_host(limits):
-            share = BLAS_RATE * EFFICIENCY * (self.rate if "avx512f" in features() else self.rate_of_others)
-        rate = share * cost.flops(limits) / limits.multiprocessors
-        return cost.waves(tiles, limits) * 2.0 * rows * self.tile_n * gemm.k / rate
+        return (
+            cost.waves(tiles, limits)
+            * 2.0
+            * rows
+            * self.tile_n
+            * gemm.k
+            / rate(limits, BLAS_RATE * EFFICIENCY * cost.HOST_FLOPS)
+        )
 
     def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
         """See :class:`.OneLaunch`."""
@@ -89,6 +97,7 @@ class Panels(OneLaunch):
         return Launch(
             grid=(tiles, gemm.batches, 1),
             block=1,
+            shared=self.line * (self.depth + self.tile_m),
             constants={
                 **ending_variables(program, elem, gemm),
                 "name": f"{ending_name(program, elem, gemm)}_panels",

@@ -2,10 +2,10 @@
 // the sums are stored too.
 // Launch: a block is one thread, whose loops over columns the compiler makes into vectors. It computes << tile_m >> rows and
 // << tile_n >> columns; blockIdx.x numbers the tiles, blockIdx.y the matrices of the batch.
-// Shared: a panel of B, << depth >> deep, and the tile's sums.
+// Shared, dynamic: a panel of B, << depth >> deep, and the tile's sums.
 <% include "linear/epilogue.cuh" %>
 <% include "linear/ends.cuh" %>
-<% include "prelude/in_registers.cuh" %>
+<% include "lib/panel.cuh" %>
 using acc = << acc >>;
 // The sums of `few` rows are in registers.
 constexpr int tile_m = << tile_m >>, tile_n = << tile_n >>, depth = << depth >>, few = << few >>;
@@ -23,8 +23,8 @@ extern "C" __global__ void __launch_bounds__(1) << name >>(
     <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %><< "T* saved, " if saves >>Stored* d, Sizes sizes, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
-    __shared__ alignas(64) acc panel[depth * tile_n];
-    __shared__ alignas(64) acc sums[tile_m * tile_n];
+    extern __shared__ __align__(128) unsigned char memory[];
+    acc *const panel = (acc*)memory, *const sums = panel + depth * tile_n;
     const int batch = blockIdx.y, tiles_n = divide_up(sizes.n, tile_n), m0 = blockIdx.x / tiles_n * tile_m;
     const int n0 = blockIdx.x % tiles_n * tile_n, rows = min(tile_m, sizes.m - m0), columns = min(tile_n, sizes.n - n0);
     const index own_a = sizes.own_a, own_b = sizes.own_b, depth_a = sizes.depth_a, depth_b = sizes.depth_b;
@@ -42,24 +42,10 @@ extern "C" __global__ void __launch_bounds__(1) << name >>(
                 for (int k = 0; k < deep; ++k) panel[k * tile_n + x] = cast<acc>(from[k * depth_b]);
             }
         }
-        for (int row = 0; row < rows; row += few) {
-            acc made[few][tile_n] = {};
-            const T* left = a + row * own_a;
-            index at[few];  // the last row stands for those beyond
-            in_registers<few>([&](int y) { at[y] = min(y, rows - 1 - row) * own_a; });
-            const acc* right = panel;  // GCC keeps sums in registers if it reads no array by its name
-            for (int k = 0; k < deep; ++k, left += depth_a, right += tile_n)
-                in_registers<few>([&](int y) {
-                    const acc of_a = cast<acc>(left[at[y]]);
-                    for (int x = 0; x < tile_n; ++x) made[y][x] = fma(of_a, right[x], made[y][x]);
-                });
-            in_registers<few>([&](int y) {
-                for (int x = 0; x < tile_n; ++x) {
-                    acc& sum = sums[(row + y) * tile_n + x];
-                    sum = k0 ? sum + made[y][x] : made[y][x];
-                }
-            });
-        }
+        multiply_panel<few, tile_n>(sums, rows, panel, deep, k0 > 0, [=](int first) {
+            const T* const left = a + first * own_a;
+            return [=](long long row, long long k) { return cast<acc>(left[row * own_a + k * depth_a]); };
+        });
         a += deep * depth_a;
         b += deep * depth_b;
     }

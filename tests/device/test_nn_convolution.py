@@ -91,6 +91,28 @@ def test_patches(device: ck.Device, number: int, kept: int | None, monkeypatch: 
     assert used and {one.name for one in used} == {"patches by library"}
 
 
+@pytest.mark.parametrize("number", [i for i in range(len(CASES)) if CASES[i][2].get("groups") != 6])
+def test_panels(device: ck.Device, number: int) -> None:
+    """By one thread a tile, where pixels are innermost; else by portable tiles."""
+    x, w, options = CASES[number]
+    with using("panels", "portable", weights=("panels", "portable")) as used:
+        for dtype in ("float32", "float64"):
+            check(x, w, dtype, **options)
+        mixed(x, w, **options)
+    assert used and (options.get("stride") == 3 or "panels" in {one.name for one in used})
+
+
+def test_panels_in_several_parts(device: ck.Device) -> None:
+    """More channels than a panel has, more filters than a tile, several parts of the pixels; checked."""
+    with using("panels", weights=("panels",)) as used:
+        check((2, 21, 5, 70), (130, 21, 3, 3), "float32", padding=1)
+        with WEIGHTS_GRADIENT.only("panels", splits=3):
+            check((3, 4, 9, 16), (5, 4, 3, 3), "float32", stride=(1, 2))
+        with ck.testing.checked():
+            check((2, 3, 5, 6), (9, 3, 3, 3), "float32", padding=1)
+    assert {one.name for one in used} == {"panels"}
+
+
 def test_patches_are_for_what_the_library_computes(device: ck.Device) -> None:
     """Not for half types, and not where kernels alone compute."""
     x, w = random(0, (2, 8, 9, 8), "float32"), random(1, (8, 8, 3, 3), "float32")

@@ -16,6 +16,7 @@ from ...kernel.plan import one_device
 from ...launch.family import Family
 from . import depthwise, depthwise_gradients, reference, samples, splitting
 from .gradients import PortableWeights, SimtWeights, TensorCoresWeights, TmaWeights
+from .panels import Panels, PanelsWeights
 from .patches import Patches, PatchesWeights
 from .pointwise import Pointwise, PointwiseWeights
 from .problem import Convolution, WeightsGradient, Windows
@@ -37,6 +38,7 @@ CONVOLUTION: Family[Convolution] = Family(
     Pointwise,
     Winograd,
     Patches,
+    Panels,
     reference=reference.convolution,
     samples=samples.convolutions(depthwise=False),
 )
@@ -71,6 +73,7 @@ WEIGHTS_GRADIENT: Family[WeightsGradient] = Family(
     SimtWeights,
     PortableWeights,
     PatchesWeights,
+    PanelsWeights,
     reference=reference.weights_gradient,
     samples=samples.gradients(depthwise=False),
 )

@@ -1,0 +1,153 @@
+"""Convolutions by threads whose loops over pixels a compiler makes into vectors: for the host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ... import dtypes
+from ...device.interface import Properties
+from ...elementwise.program import Program
+from ...kernel import Kernel
+from ...kernel.sizes import divide_up
+from ...launch import cost
+from ...launch.variant import Launch
+from ...linear.panels import Panels as Products
+from ...linear.panels import rate
+from .gradients import Gradient, even
+from .problem import Convolution, Gemm, WeightsGradient, operand_steps
+from .variants import Implicit, constants_of
+
+
+class _Tile:
+    """What both variants share: tiles of an implicit GEMM, and their time.
+
+    Attributes:
+        tile_n: pixels of a panel of the image, and filters of one of an output's gradient.
+    """
+
+    kernel = Kernel("nn/convolution/panels.cu")
+    tile_n: int
+
+    #: Filters of a tile at most, and taps and channels of a panel, which the first cache holds beside the sums.
+    tile_m: ClassVar[int] = 128
+    depth: ClassVar[int] = 160
+
+    @classmethod
+    def fits(cls, problem: Convolution | WeightsGradient, limits: Properties) -> str:
+        """For float32 and float64, and pixels innermost in memory."""
+        if problem.elem not in (dtypes.float32, dtypes.float64):
+            return "for float32 and float64"
+        gemms = cls.products(problem)
+        if any(one.image.channels_last for one in gemms):
+            return "for channels first"
+        few = all(0 < one.taps <= cls.depth for one in gemms)
+        return "" if few else f"for at most {cls.depth} taps, and no pixels without one"
+
+    @classmethod
+    def products(cls, problem: Any) -> list[Gemm]:
+        """The implicit GEMMs."""
+        raise NotImplementedError
+
+    @classmethod
+    def configs(cls, problem: Convolution | WeightsGradient, limits: Properties) -> Any:
+        """The panels."""
+        return iter([cls(Products.line // problem.elem.itemsize)])
+
+    def _tiles(self, gemm: Gemm) -> tuple[int, int]:
+        """The tiles of a group's product."""
+        if gemm.of_weights:
+            return divide_up(gemm.channels, self.depth // gemm.taps), divide_up(gemm.filters, self.tile_n)
+        return divide_up(gemm.filters, self.tile_m), divide_up(gemm.pixels, self.tile_n)
+
+    def _product(self, gemm: Gemm, constants: dict[str, Any], steps: Any, splits: int = 1) -> Launch:
+        tiles, along = self._tiles(gemm), gemm.axes[2]
+        each = max(1, divide_up(divide_up(gemm.pixels, splits), self.tile_n)) * self.tile_n
+        unit = along.step == gemm.image.strides[4] == 1
+        return Launch(
+            grid=(tiles[0] * tiles[1] * gemm.groups, splits, 1),
+            block=1,
+            shared=Products.line
+            * (self.depth + (self.depth + self.tile_n if gemm.of_weights else self.tile_m))
+            + 8 * self.depth,
+            constants={
+                **constants,
+                "tile_m": self.tile_m,
+                "depth": self.depth,
+                "few": Products.few,
+                "taps_inside": True,
+                "unit": unit,
+            },
+            params=(gemm.geometry(tiles, each, True), steps),
+        )
+
+    def _seconds(self, gemm: Gemm, splits: int, limits: Properties) -> float:
+        """The products of the busiest thread."""
+        tiles = math.prod(self._tiles(gemm)) * gemm.groups
+        _, columns, deep = gemm.sizes
+        if gemm.of_weights:
+            height, deep = (
+                divide_up(min(gemm.channels, self.depth // gemm.taps) * gemm.taps, Products.few),
+                deep / splits,
+            )
+        else:
+            height = divide_up(min(columns, self.tile_m), Products.few)
+        products = 2.0 * height * Products.few * self.tile_n * deep
+        return cost.waves(tiles * splits, limits) * products / rate(limits, cost.HOST_PEAK) + cost.launch(
+            limits
+        )
+
+
+@dataclass(frozen=True)
+class Panels(_Tile, Implicit):
+    """Filters times panels of pixels."""
+
+    name = "panels"
+    tile_n: int
+
+    @classmethod
+    def products(cls, problem: Convolution) -> list[Gemm]:
+        """See :class:`_Tile`."""
+        return cls.gemms(problem)
+
+    def cost(self, problem: Convolution, limits: Properties) -> float:
+        """The products of the phases."""
+        return sum(self._seconds(one, 1, limits) for one in self.gemms(problem))
+
+    def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
+        """See :class:`.Implicit`."""
+        return self._product(
+            gemm, constants_of(gemm, problem, epilogue, "panels"), operand_steps(gemm, epilogue)
+        )
+
+
+@dataclass(frozen=True)
+class PanelsWeights(_Tile, Gradient):
+    """Panels of the image times the output's gradient."""
+
+    name = "panels"
+    tile_n: int
+
+    @classmethod
+    def products(cls, problem: WeightsGradient) -> list[Gemm]:
+        """See :class:`_Tile`."""
+        return [cls.gemm(problem)]
+
+    @classmethod
+    def configs(cls, problem: WeightsGradient, limits: Properties) -> Iterator[PanelsWeights]:
+        """As many parts as keep all threads busy."""
+        gemm = cls.gemm(problem)
+        for one in super().configs(problem, limits):
+            tiles = math.prod(one._tiles(gemm)) * gemm.groups
+            wanted = divide_up(limits.multiprocessors, max(1, tiles))
+            yield replace(one, splits=even(gemm.pixels, one.tile_n, wanted))
+
+    def cost(self, problem: WeightsGradient, limits: Properties) -> float:
+        """The products."""
+        return self._seconds(self.gemm(problem), self.splits, limits)
+
+    def launch_of(self, gemm: Gemm, problem: WeightsGradient) -> Launch:
+        """See :class:`.Gradient`."""
+        return self._product(gemm, *self.given(gemm, problem, "panels"), self.splits)

@@ -15,6 +15,7 @@ from cukern import dtypes
 from cukern.array.layout import fresh_layout
 from cukern.device.interface import Properties
 from cukern.launch.family import STAND_IN
+from cukern.linear import panels
 from cukern.nn.convolution import families, problem
 from cukern.nn.convolution.gradients import SimtWeights, TensorCoresWeights
 from cukern.nn.convolution.problem import WeightsGradient, Windows, channels_last_layout
@@ -450,8 +451,8 @@ def test_what_is_chosen_on_a_gpu(number: int) -> None:
     assert min((one for one in found if not one.why), key=lambda one: one.predicted).variant == name
 
 
-def test_what_is_chosen_on_the_host() -> None:
-    """With two threads."""
+def test_what_is_chosen_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two threads, of a processor with wide vectors and of another."""
     host = ck.zeros(0, device="host").device
     limits = host.properties._replace(multiprocessors=2)
 
@@ -460,9 +461,13 @@ def test_what_is_chosen_on_the_host() -> None:
         with FAMILY.only(*FAMILY.variants, limits=limits):
             return next(one.variant for one in FAMILY.choices(own) if one.chosen)
 
+    monkeypatch.setattr(panels, "features", lambda: {"avx512f"})
+    assert chosen() == chosen(kernel=5) == chosen(channels=512) == "panels"
+    assert chosen(last=True) == chosen(channels=7) == "patches by library"
+    monkeypatch.setattr(panels, "features", frozenset)
     assert chosen() == chosen(last=True) == chosen(channels=7) == chosen(kernel=5) == "patches by library"
     assert chosen(channels=512) == "winograd"
     with ck.kernels_only():
-        assert chosen() == chosen(last=True) == chosen(channels=16, size=64) == "winograd"
-        assert chosen(channels=7) == chosen(kernel=5) == chosen(kernel=1) == "portable"
+        assert chosen() == chosen(last=True) == "winograd"
+        assert chosen(channels=7) == chosen(kernel=5) == chosen(kernel=1) == "panels"
         assert chosen(kernel=1, last=True) == "matrix product"

@@ -14,6 +14,7 @@ import cukern as ck
 from cukern import nn
 from cukern.array.layout import fresh_layout
 from cukern.kernel import sizes
+from cukern.linear import panels
 from cukern.nn.convolution import families, problem
 from cukern.nn.convolution.families import CONVOLUTION, WEIGHTS_GRADIENT
 from cukern.nn.convolution.problem import Convolution, WeightsGradient, Windows
@@ -111,8 +112,12 @@ def test_activations_of_sums_and_a_bias(used: Used) -> None:
     assert len(used[0]) == 1
 
 
-def test_where_they_are_chosen(device: ck.Device) -> None:
-    """By the size of a product, for float32 alone, and not where windows' products are asked for."""
+def test_where_they_are_chosen(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the size of a product, for float32 alone, and not where windows' products are asked for.
+
+    On the host only of a processor without vectors of 64 bytes.
+    """
+    monkeypatch.setattr(panels, "features", frozenset)
 
     def chosen(
         dtype: str = "float32",

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..autodiff import tape
+from ..autodiff.state import opened
 from ..device import Device, capture_hooks, current, dlpack
 from ..device.transfer import copied_across
 from ..errors import DeviceError
@@ -436,6 +437,16 @@ class Array(Memory):
         return int(self._real("an int"))
 
     def __float__(self) -> float:
+        data = self._ndarray
+        if (
+            self.device.addressable
+            and data is not None
+            and data.size == 1
+            and data.dtype.kind in "fiub"
+            and not opened
+            and capture_hooks.refuse is None
+        ):
+            return float(data.item())
         return float(self._real("a float"))
 
     def __complex__(self) -> complex:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..autodiff import tape
+from ..cache import Cache
 from ..device import Device, capture_hooks, current, dlpack
 from ..device.kernels_only import allows_numpy, asked
 from .array import Array, copied
@@ -294,9 +295,13 @@ def full(
     return Array._wrap(FUNCTIONS["filled"](where, shape_of(shape), fill_value, wanted), where)
 
 
+#: What zeros were made of: layouts are made for those that occur again.
+_once: Cache[tuple[Device, dtypes.DType, tuple[int, ...]], None] = Cache()
+
+
 def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
     """Make an array of zeros, by default of the default floating dtype."""
-    where = _device(device)
+    where = current() if device is None else _device(device)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_named(dtype)
     sizes = shape_of(shape)
     if where.which is not None:
@@ -304,7 +309,11 @@ def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
             return Array._wrap(where.backend.zeros(sizes, wanted), where)
     layout = known_layout(where, wanted, sizes)
     if layout is None:
-        return Array._wrap(where.backend.zeros(sizes, wanted), where)
+        key = where, wanted, sizes
+        if key not in _once:
+            _once.keep(key, None)
+            return Array._wrap(where.backend.zeros(sizes, wanted), where)
+        layout = fresh_layout(where, wanted, sizes)
     result: Array = (layout.cleared or cleared(layout))()
     return result
 

@@ -11,12 +11,18 @@ from .. import dtypes
 from .array import Array
 
 
+_FLOAT, _NUMBERS = frozenset((float,)), frozenset((bool, int, float, complex))
+
+
 def host_data(obj: Any, dtype: dtypes.DType | None) -> tuple[npt.NDArray[Any], bool]:
     """``obj`` as a NumPy array of a dtype that cukern has, and whether it may share its memory with ``obj``.
 
     Python floats get the default floating dtype, Python complex numbers the complex one of its precision.
     """
     listed = isinstance(obj, (list, tuple))
+    if listed and (dtype is None or dtype.kind == "f") and _FLOAT.issuperset(map(type, obj)) and obj:
+        with np.errstate(over="ignore"):  # most lists
+            return np.asarray(obj, dtype or dtypes.get_default_dtype()), False
     python = listed or (not hasattr(obj, "dtype") and isinstance(obj, (bool, int, float, complex)))
     with np.errstate(over="ignore"):
         if python and dtype is not None and dtype not in dtypes.COMPLEX and _holds_complex(obj):
@@ -41,6 +47,8 @@ def host_data(obj: Any, dtype: dtypes.DType | None) -> tuple[npt.NDArray[Any], b
 
 def holds_array(items: Any) -> bool:
     """Whether an Array is among the items of nested lists and tuples."""
+    if _NUMBERS.issuperset(map(type, items)):
+        return False
     return any(holds_array(i) if isinstance(i, (list, tuple)) else isinstance(i, Array) for i in items)
 
 

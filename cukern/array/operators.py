@@ -229,7 +229,8 @@ class Operators:
     @property
     def T(self) -> Self:
         """The view with the axes reversed."""
-        return self._call("transpose")
+        result: Self = FUNCTIONS["transpose"](self)
+        return result
 
     @property
     def mT(self) -> Self:

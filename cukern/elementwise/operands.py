@@ -20,6 +20,7 @@ from ..errors import GradientError
 from .graph import SYMBOLS, NotFused
 from .row import is_scalar
 
+_new = object.__new__
 Axis = int | tuple[int, ...] | None
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -178,9 +179,13 @@ def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
 
 def view(x: Array, data: Any) -> Array:
     """An Array over a view of the memory of ``x``."""
-    result = Array._wrap(data, x.device, x._storage)
+    # As Array._wrap does, whose call would be a third of the time.
+    result = _new(Array)
+    result._ndarray, result.device = data, x.device
+    result._layout = result._memory = result._operand = result._key = None
+    result._storage = storage = x._storage
     owner = x._viewed
-    result._viewed = x if owner is None or owner._storage is not x._storage else owner
+    result._viewed = x if owner is None or owner._storage is not storage else owner
     return result
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..array import Array
 from ..autodiff import tape
+from ..autodiff.state import opened
 
 NUMBERS = frozenset((bool, int, float))
 #: By an array's letter of dtype and a number's type: the range in which NumPy and CuPy write such numbers correctly.
@@ -22,6 +23,6 @@ def takes_number(x: Array, value: Any) -> bool:
     """Whether ``x`` may be written to, and ``value`` is a number that NumPy and CuPy write correctly."""
     layout = x._layout or x._planned()
     limits = _PLAIN_NUMBERS.get((layout.dtype.char, type(value)))
-    if limits is None or layout.repeated or x._storage.constant or tape.recording((x,)):
+    if limits is None or layout.repeated or x._storage.constant or (opened and tape.recording((x,))):
         return False
     return bool(limits[0] <= value <= limits[1])

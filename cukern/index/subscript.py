@@ -15,6 +15,7 @@ from ..array.creation import asarray, warn_of_constant
 from ..array.host_data import holds_array
 from ..autodiff import tape, writes
 from ..autodiff.cotangents import Parts
+from ..autodiff.state import opened
 from ..device import kernels_only
 from ..device.kernels_only import allows_numpy
 from ..elementwise.function import astype
@@ -28,7 +29,7 @@ from ..elementwise.operands import (
 )
 from ..elementwise.row import convert_scalar, is_scalar
 from ..errors import GradientError
-from ..kernel.by_numpy import LARGE, MANY, by_numpy
+from ..kernel.by_numpy import LARGE, MANY, by_numpy, watchers
 from ..kernel.plan import apart, on, raw, serial, zeros
 from ..kernel.strides import repeated
 from ..shape.copy import write
@@ -132,21 +133,30 @@ def getitem(x: Array, key: Any, /) -> Array:
         IndexError: the index does not fit the shape.
     """
     kind = type(key)
-    if (kind is slice or kind is int) and not tape.opened and x.device.addressable:
+    if (kind is slice or kind is int) and not opened and x.device.addressable:
+        data = x._ndarray
         try:
-            return view(x, x._data[key, ...])  # not a scalar
+            return view(x, (x._data if data is None else data)[key, ...])  # not a scalar
         except IndexError:
             pass  # the general path below raises the error
     if (
         kind is Array
-        and not tape.opened
-        and x.device.addressable
-        and key.device is x.device
-        and x.size < LARGE
-        and x.ndim
-        and _picks(key)
+        and not opened
+        and (device := x.device).addressable
+        and key.device is device
+        and (data := x._data).size < LARGE
+        and (at := key._data).dtype.kind in _INDICES
+        and at.ndim
+        and data.ndim
     ):
-        picked = _GETITEM(x.device, x._data, key._data)
+        picked = None
+        if watchers or not allows_numpy(device):
+            picked = _GETITEM(device, data, at)
+        else:
+            try:
+                return Array._wrap(data[at], device)
+            except IndexError:
+                pass  # the general path below raises the error
         return _getitem(x, key) if picked is None else picked
     parts = key if isinstance(key, tuple) else (key,)
     if _PLAIN.issuperset(map(type, parts)):
@@ -172,6 +182,8 @@ def _picks(key: Any) -> bool:
     return type(key) is Array and (key.dtype.kind in "iu" or (key.dtype.kind == "b" and key.ndim > 0))
 
 
+#: The kinds of dtypes of indices and masks.
+_INDICES = frozenset("iub")
 #: The types of the parts of basic indices.
 _PLAIN = frozenset((int, slice, type(None), type(...)))
 
@@ -355,8 +367,31 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
         OverflowError: a Python integer is out of the range of the dtype of ``x``.
         ValueError: ``value`` does not broadcast to the part, or ``x`` is a repeated view.
     """
-    if not (type(value) in NUMBERS and _written_number(x, key, value)):
+    if not (type(value) in NUMBERS and (_put_number(x, key, value) or _written_number(x, key, value))):
         _setitem(x, key, value)
+
+
+def _put_number(x: Array, key: Any, value: Any) -> bool:
+    """:func:`_written_number` of most keys on the host, where no tape is open and nobody asks what is chosen."""
+    layout, kind = x._layout or x._planned(), type(key)
+    if (
+        not layout.on_host
+        or opened
+        or watchers
+        or not allows_numpy(layout.device)
+        or not takes_number(x, value)
+    ):
+        return False
+    if kind is Array and _picks(key) and key.device is x.device and key._storage is not x._storage:
+        key = key._data
+    elif kind is not int and kind is not slice:
+        return False
+    try:
+        x._data[key] = value
+    except IndexError:
+        return False  # the general path raises the error
+    x._bump("setitem")
+    return True
 
 
 def _written_number(x: Array, key: Any, value: Any) -> bool:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from .. import dtypes
 from .array import Array
 
-
 _FLOAT, _NUMBERS = frozenset((float,)), frozenset((bool, int, float, complex))
 
 

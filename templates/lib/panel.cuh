@@ -4,7 +4,11 @@
 // vectors of the loops over columns, and keep the sums of FEW rows in registers.
 template <int FEW, int N, typename A, class Left>
 __device__ __forceinline__ void multiply_few(A* sums, int first, const A* panel, int deep, bool adds, const Left& left) {
-    A made[FEW][N] = {};
+    A made[FEW][N];
+    const A zero = A(deep < 0);  // a constant would be written by memset, to memory
+    in_registers<FEW>([&](int y) {
+        for (int x = 0; x < N; ++x) made[y][x] = zero;
+    });
     const auto of_rows = left(first);
     for (int k = 0; k < deep; ++k, panel += N)
         in_registers<FEW>([&](int y) {

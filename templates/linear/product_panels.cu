@@ -32,9 +32,12 @@ extern "C" __global__ void __launch_bounds__(1) << name >>(
     b += batch * sizes.batch_b + n0 * own_b;
     for (int k0 = 0; k0 < sizes.k; k0 += depth) {
         const int deep = min(depth, sizes.k - k0);
-        if (own_b == 1 && columns == tile_n) {
+        if (columns == tile_n && own_b == 1) {
             for (int k = 0; k < deep; ++k)
                 for (int x = 0; x < tile_n; ++x) panel[k * tile_n + x] = cast<acc>(b[k * depth_b + x]);
+        } else if (columns == tile_n) {
+            for (int k = 0; k < deep; ++k)
+                for (int x = 0; x < tile_n; ++x) panel[k * tile_n + x] = cast<acc>(b[k * depth_b + x * own_b]);
         } else {
             // The last columns stand for those beyond.
             for (int x = 0; x < tile_n; ++x) {

@@ -204,25 +204,40 @@ def attention(problem: Attention) -> Plan:
 
 
 @fuse
-def _of_scores(weights: Any, dweights: Any, delta: Any) -> Any:
-    """The cotangent of scores from that of their softmax, and the mean of this by the weights."""
-    return weights * (dweights - delta)
+def _of_scores(scores: Any, lse: Any, dweights: Any, delta: Any) -> tuple[Any, Any]:
+    """Weights, and the cotangent of scores from that of the weights and its mean by them."""
+    weights = ops.exp(scores - lse)
+    return weights, weights * (dweights - delta)
+
+
+@fuse
+def _of_scores_alive(scores: Any, lse: Any, dweights: Any, delta: Any, alive: Any) -> tuple[Any, Any]:
+    """The same where some queries have no keys."""
+    weights = ops.where(alive, ops.exp(scores - lse), 0.0)
+    return weights, weights * (dweights - delta)
 
 
 def _pulled(
-    call: Call, arrays: Sequence[Array], d: Array, delta: Array, wanted: Sequence[int], first: int
+    call: Call,
+    arrays: Sequence[Array],
+    d: Array,
+    lse: Array,
+    delta: Array,
+    wanted: Sequence[int],
+    first: int,
 ) -> Iterator[Array]:
     """The gradients of the arrays of a block, q, k, v and a bias, where no function changes the scores.
+
+    The logarithms ``lse`` of the rows' sums of exponentials make the weights again.
 
     Source: Dao and others, "FlashAttention: fast and memory-efficient exact attention with IO-awareness", 2022.
     """
     s, alive, q, k, v = _scored(call, arrays, first)
-    weights = ops.softmax(s, axis=-1)
-    if alive is not None:
-        weights = ops.where(alive, weights, 0.0)
     g = _by_keys(call, d.astype(s.dtype, copy=False))
     dweights = ops.reshape(ops.matmul(g, ops.swapaxes(v, -1, -2)[:, :, None]), s.shape)
-    ds = _of_scores(weights, dweights, delta.astype(s.dtype, copy=False)[..., None])
+    of_rows = [one.astype(s.dtype, copy=False)[..., None] for one in (lse, delta)]
+    given = s, of_rows[0], dweights, of_rows[1]
+    weights, ds = _of_scores(*given) if alive is None else _of_scores_alive(*given, alive)
 
     def summed(left: Array, right: Array) -> Array:
         """The products of transposed ``left`` and ``right``, summed over the heads that share one of keys."""
@@ -262,8 +277,9 @@ def gradient(problem: Attention) -> Plan:
 
         for queries in _blocks(call):
             own = _of_block(call, queries)
-            if delta is not None and call.score is None and call.draw is None:
-                gradients = _pulled(call, own, d[:, :, queries], delta[..., queries], wanted, queries.start)
+            if statistics is not None and delta is not None and call.score is None and call.draw is None:
+                of_rows = statistics[:, :, queries, 0], delta[..., queries]
+                gradients = _pulled(call, own, d[:, :, queries], *of_rows, wanted, queries.start)
                 add(gradients)
                 continue
 

@@ -132,6 +132,11 @@ class HostPlan(kernel_plan.Plan):
 
     __slots__ = ()
 
+    @property
+    def copies(self) -> bool:
+        """NumPy reads shapes and strides besides addresses."""
+        return True
+
     def __init__(self, a: Layout, b: Layout) -> None:
         batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
         super().__init__(a.device, (fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1])),))

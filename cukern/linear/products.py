@@ -12,7 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import full
-from ..array.layout import Layout
+from ..array.layout import Layout, address
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape, writes
 from ..autodiff.cotangents import Gradient, Parts, Term, form_of
@@ -398,11 +398,17 @@ def _pulled(factors: Callable[..., tuple[Array, Array]], g: Array, other: Array,
         return plan(other, g) if swapped else plan(g, other)
     x, y = factors(g, other, right)
     result = matmul(x, y)
-    known, begins, swapped = None if own else _known(x, y), (g._operand, other._operand), factors is _of_right
-    same = (x._operand, y._operand) == (begins[::-1] if swapped else begins)
-    if known is not None and not known.copies and same:
-        _pulls.keep(key, (known, swapped))
+    known, swapped = None if own else _known(x, y), factors is _of_right
+    if known is not None and not known.copies:
+        begins = [_begin(one) for one in ((other, g) if swapped else (g, other))]
+        if [_begin(x), _begin(y)] == begins:
+            _pulls.keep(key, (known, swapped))
     return result
+
+
+def _begin(x: Array) -> int:
+    """The address of an array whose operand is known."""
+    return address(x._data) if x.device.addressable else x._operand  # type: ignore[no-any-return]
 
 
 def adjoint(x: Array) -> Array:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
+from ..array.making import maker
 from ..device import kernels_only
 from ..device.interface import Properties
 from ..elementwise.plan import converter
@@ -69,7 +70,7 @@ class ProductPlan(Plan):
         source: the text of the kernels.
     """
 
-    __slots__ = ("_partials", "_runs", "backwards", "converters", "reads", "source")
+    __slots__ = ("_make", "_partials", "_runs", "backwards", "converters", "reads", "source")
     separate = False
 
     def __init__(
@@ -81,6 +82,8 @@ class ProductPlan(Plan):
         self.reads: Any = None
         self.source = "\n".join(run.source for run in runs)
         self._runs, self._partials = tuple(runs), partials
+        alone = len(runs) == len(self.layouts) == 1 and not program.scalars
+        self._make = maker(runs[0].launch, self.layouts[0]) if alone and self.layouts[0].on_host else None
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any], into: Array | None = None) -> Array:
         """Launch and return the result: ``into``, or a new array if it is None."""
@@ -106,7 +109,12 @@ class ProductPlan(Plan):
 
     def __call__(self, *arrays: Array) -> Array:
         """The result of a program that takes no numbers."""
-        return self.run(arrays, ())
+        if self._make is None:
+            return self.run(arrays, ())
+        for one in arrays:
+            if one._layout is None:
+                one._planned()
+        return self._make(*[one._operand for one in arrays])
 
 
 class OneLaunch(Variant[Product]):

@@ -182,6 +182,11 @@ def _picks(key: Any) -> bool:
     return type(key) is Array and (key.dtype.kind in "iu" or (key.dtype.kind == "b" and key.ndim > 0))
 
 
+def _is_apart(key: Array, x: Array) -> bool:
+    """Whether a key is on the device of ``x``, and no part of its memory."""
+    return key.device is x.device and key._storage is not x._storage
+
+
 #: The kinds of dtypes of indices and masks.
 _INDICES = frozenset("iub")
 #: The types of the parts of basic indices.
@@ -367,31 +372,30 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
         OverflowError: a Python integer is out of the range of the dtype of ``x``.
         ValueError: ``value`` does not broadcast to the part, or ``x`` is a repeated view.
     """
-    if not (type(value) in NUMBERS and (_put_number(x, key, value) or _written_number(x, key, value))):
+    # A number on the host, where no tape is open and nobody asks what is chosen: as _written_number does.
+    kind = type(key)
+    if (
+        type(value) in NUMBERS
+        and (layout := x._layout or x._planned()).on_host
+        and not opened
+        and not watchers
+        and (kind is int or kind is slice or (kind is Array and _picks(key) and _is_apart(key, x)))
+        and takes_number(x, value)
+        and allows_numpy(layout.device)
+    ):
+        try:
+            x._data[key._data if kind is Array else key] = value
+        except IndexError:
+            pass  # the general path raises the error
+        else:
+            x._bump("setitem")
+            return
+    if not (type(value) in NUMBERS and _written_number(x, key, value)):
         _setitem(x, key, value)
 
 
-def _put_number(x: Array, key: Any, value: Any) -> bool:
-    """:func:`_written_number` of most keys on the host, where no tape is open and nobody asks what is chosen."""
-    layout, kind = x._layout or x._planned(), type(key)
-    if (
-        not layout.on_host
-        or opened
-        or watchers
-        or not allows_numpy(layout.device)
-        or not takes_number(x, value)
-    ):
-        return False
-    if kind is Array and _picks(key) and key.device is x.device and key._storage is not x._storage:
-        key = key._data
-    elif kind is not int and kind is not slice:
-        return False
-    try:
-        x._data[key] = value
-    except IndexError:
-        return False  # the general path raises the error
-    x._bump("setitem")
-    return True
+#: Without the call of the method that finds them by name.
+Array.__getitem__, Array.__setitem__ = getitem, setitem  # type: ignore[assignment, method-assign]
 
 
 def _written_number(x: Array, key: Any, value: Any) -> bool:
@@ -399,7 +403,7 @@ def _written_number(x: Array, key: Any, value: Any) -> bool:
     if not takes_number(x, value):
         return False
     layout = x._planned()
-    if layout.on_host and _picks(key) and key.device is x.device and key._storage is not x._storage:
+    if layout.on_host and _picks(key) and _is_apart(key, x):
         key = key._data
     elif not _PLAIN.issuperset(map(type, key if type(key) is tuple else (key,))):
         return False

@@ -19,9 +19,23 @@ from .library import BLAS_RATE, EFFICIENCY
 from .problem import Gemm, Product, ending_name, ending_variables, epilogue_steps
 from .variants import NOTHING_FOLLOWS, OneLaunch, strided_sizes
 
-#: The rate on the host beside that of its library: measured on an AMD EPYC with vectors of 64 bytes; that of other
-#: processors is estimated, as is the share of a multiprocessor's peak of a block of one thread.
-_RATE, _RATE_OF_OTHERS, _SHARE_OF_GPU = 1.6, 0.5, 0.001
+#: Rows whose sums are in registers: of processors with vectors of 64 bytes, and of others.
+_FEW, _FEW_OF_OTHERS = 8, 3
+#: How many more rows take as long as one that is left over: estimated.
+_ALONE = 3
+#: The rate beside that of the host's library: of both, measured on an AMD EPYC. The share of a multiprocessor's peak
+#: that a block of one thread has is estimated.
+_RATE, _RATE_OF_OTHERS, _SHARE_OF_GPU = 1.6, 1.0, 0.001
+
+
+def few_rows() -> int:
+    """The rows whose sums a thread has in registers."""
+    return _FEW if "avx512f" in features() else _FEW_OF_OTHERS
+
+
+def weighed(rows: int) -> int:
+    """The rows of a tile; one that is left over waits for its own sums, and takes as long as several."""
+    return rows + _ALONE * (rows % few_rows())
 
 
 def rate(limits: Properties, of_library: float) -> float:
@@ -37,7 +51,7 @@ class Panels(OneLaunch):
 
     Attributes:
         tile_m: rows of a tile.
-        tile_n: its columns, which are a panel of the right factor: two vectors.
+        tile_n: its columns, which are a panel of the right factor: two or four vectors.
         depth: of a panel that is copied at once, which the first cache holds beside the tile's sums.
         few: rows whose sums are in registers.
     """
@@ -48,7 +62,7 @@ class Panels(OneLaunch):
     tile_m: int = 128
     tile_n: int = 32
     depth: int = 192
-    few: int = 8
+    few: int = _FEW
 
     #: Bytes of a panel's rows.
     line: ClassVar[int] = 128
@@ -76,11 +90,11 @@ class Panels(OneLaunch):
     @classmethod
     def configs(cls, problem: Product, limits: Properties) -> Iterator[Panels]:
         """The tile."""
-        return iter([cls(tile_n=cls.line // problem.elem.itemsize)])
+        return iter([cls(tile_n=cls.line // problem.elem.itemsize, few=few_rows())])
 
     def seconds(self, gemm: Gemm, limits: Properties) -> float:
         """The products of the busiest thread."""
-        rows = min(self.tile_m, self.few * divide_up(gemm.m, self.few))
+        rows = weighed(min(self.tile_m, gemm.m))
         tiles = gemm.batches * divide_up(gemm.m, self.tile_m) * divide_up(gemm.n, self.tile_n)
         return (
             cost.waves(tiles, limits)

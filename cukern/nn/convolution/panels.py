@@ -15,7 +15,7 @@ from ...kernel.sizes import divide_up
 from ...launch import cost
 from ...launch.variant import Launch
 from ...linear.panels import Panels as Products
-from ...linear.panels import rate
+from ...linear.panels import few_rows, rate, weighed
 from .gradients import Gradient, even
 from .problem import Convolution, Gemm, WeightsGradient, operand_steps
 from .variants import Implicit, constants_of
@@ -76,7 +76,7 @@ class _Tile:
                 **constants,
                 "tile_m": self.tile_m,
                 "depth": self.depth,
-                "few": Products.few,
+                "few": few_rows(),
                 "taps_inside": True,
                 "unit": unit,
             },
@@ -87,14 +87,12 @@ class _Tile:
         """The products of the busiest thread."""
         tiles = math.prod(self._tiles(gemm)) * gemm.groups
         _, columns, deep = gemm.sizes
-        if gemm.of_weights:
-            height, deep = (
-                divide_up(min(gemm.channels, self.depth // gemm.taps) * gemm.taps, Products.few),
-                deep / splits,
-            )
-        else:
-            height = divide_up(min(columns, self.tile_m), Products.few)
-        products = 2.0 * height * Products.few * self.tile_n * deep
+        rows = (
+            min(gemm.channels, self.depth // gemm.taps) * gemm.taps
+            if gemm.of_weights
+            else min(columns, self.tile_m)
+        )
+        products = 2.0 * weighed(rows) * self.tile_n * deep / splits
         return cost.waves(tiles * splits, limits) * products / rate(limits, cost.HOST_PEAK) + cost.launch(
             limits
         )

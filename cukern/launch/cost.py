@@ -11,8 +11,10 @@ SIMT_FLOPS = 128 * 2 * 1.7e9
 TENSOR_CORES = {1: 32, 2: 16, 4: 8, 8: 0.5}
 #: The same of one thread of the host, in plain C++.
 HOST_FLOPS = 4e9
-#: And at most, in vectors.
-HOST_PEAK = 80e9
+#: And at most, in vectors of 64 bytes.
+HOST_PEAK = 160e9
+#: Those of a BLAS.
+HOST_BLAS = 80e9
 #: Bytes a second of one GPU multiprocessor's share of the memory, and of one thread of the host.
 GPU_BYTES = 30e9
 HOST_BYTES = 6e9

@@ -30,7 +30,7 @@ class Simt(Tiled):
     name = "portable"
     efficiency = 0.02
     #: The same on the host, measured on an AMD EPYC.
-    efficiency_of_host: ClassVar[float] = 0.17
+    efficiency_of_host: ClassVar[float] = 0.085
 
     #: Rows, keys and lanes, from the tile that reads shared memory least; and of few rows, which leave little else to
     #: do than reading keys. Each thread of the host is a block of its own.

@@ -93,7 +93,7 @@ class _Tile:
             else min(columns, self.tile_m)
         )
         products = 2.0 * weighed(rows) * self.tile_n * deep / splits
-        return cost.waves(tiles * splits, limits) * products / rate(limits, cost.HOST_PEAK) + cost.launch(
+        return cost.waves(tiles * splits, limits) * products / rate(limits, cost.HOST_BLAS) + cost.launch(
             limits
         )
 

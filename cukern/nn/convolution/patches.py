@@ -138,7 +138,8 @@ def _seconds(problem: Convolution | WeightsGradient, gemms: Sequence[Gemm], limi
         for one in gemms
     )
     calls = sum(one.groups * len(_parts(one, problem.elem.itemsize)) for one in gemms)
-    return problem.least_seconds(limits) + copied * problem.elem.itemsize / _COPYING + calls * _CALL
+    products = sum(one.flops for one in gemms) / (limits.multiprocessors * cost.HOST_BLAS)
+    return products + copied * problem.elem.itemsize / _COPYING + calls * _CALL
 
 
 @dataclass(frozen=True)

@@ -317,7 +317,7 @@ class _Filtering(Variant[Any]):
             transforms = _TRANSFORM * of_tiles + _TRANSFORM_OF_FILTERS * of_filters
             # NumPy multiplies one matrix after the other.
             calls = _POINTS**2 * _BLAS_CALL + 3 * cost.launch(limits)
-            return (products / cost.HOST_PEAK + transforms) / limits.multiprocessors + calls
+            return (products / cost.HOST_BLAS + transforms) / limits.multiprocessors + calls
         moved = (gemm.elements + 1.5 * (of_tiles + of_filters)) * problem.elem.itemsize
         seconds = products / (0.9 * cost.flops(limits)) + moved / cost.bandwidth(limits)
         return seconds + 3 * cost.launch(limits)

@@ -61,10 +61,14 @@ def bundled(text: str, trusted: bool = True) -> Code | None:
     return bundles.find("host", 0, hash_of(text, trusted), why_not)
 
 
-@cache
 def features() -> frozenset[str]:
     """What this processor of x86-64 has, in the words of ``/proc/cpuinfo``; nothing of others."""
-    lines = machine().splitlines()
+    return _words(machine())
+
+
+@cache
+def _words(text: str) -> frozenset[str]:
+    lines = text.splitlines()
     return frozenset(word for line in lines if line.startswith("flags") for word in line.split())
 
 

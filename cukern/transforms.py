@@ -64,6 +64,8 @@ def _fresh(value: Any, path: str, device: Device | None) -> Array:
 
 
 def _differentiable(tree: Any, path: str, device: Device | None) -> Any:
+    if is_array(tree):
+        return _fresh(tree, path, device)
     return pytree.replace(
         tree, [_fresh(value, where, device) for where, value in pytree.leaves_with_path(tree, path)]
     )

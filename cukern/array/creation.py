@@ -303,7 +303,7 @@ def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     """Make an array of zeros, by default of the default floating dtype."""
     where = current() if device is None else _device(device)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_named(dtype)
-    sizes = shape_of(shape)
+    sizes = (shape,) if type(shape) is int and shape >= 0 else shape_of(shape)
     if where.which is not None:
         with where.activate():
             return Array._wrap(where.backend.zeros(sizes, wanted), where)
@@ -382,6 +382,8 @@ def ones_like(
 
 
 def _on(where: Device, data: npt.NDArray[Any]) -> Array:
+    if where.addressable and where.which is None:
+        return Array._wrap(data, where)
     with where.activate():
         return Array._wrap(where.backend.upload(data), where)
 

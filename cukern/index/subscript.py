@@ -142,22 +142,20 @@ def getitem(x: Array, key: Any, /) -> Array:
     if (
         kind is Array
         and not opened
+        and not watchers
         and (device := x.device).addressable
         and key.device is device
-        and (data := x._data).size < LARGE
-        and (at := key._data).dtype.kind in _INDICES
+        and (data := x._ndarray) is not None
+        and (at := key._ndarray) is not None
         and at.ndim
-        and data.ndim
+        and at.dtype.kind in _INDICES
+        and data.size < LARGE
+        and allows_numpy(device)
     ):
-        picked = None
-        if watchers or not allows_numpy(device):
-            picked = _GETITEM(device, data, at)
-        else:
-            try:
-                return Array._wrap(data[at], device)
-            except IndexError:
-                pass  # the general path below raises the error
-        return _getitem(x, key) if picked is None else picked
+        try:
+            return Array._wrap(data[at], device)
+        except IndexError:
+            pass  # the general path below raises the error
     parts = key if isinstance(key, tuple) else (key,)
     if _PLAIN.issuperset(map(type, parts)):
         if not x.device.addressable or (tape.opened and tape.tracked((x,)) is not None):

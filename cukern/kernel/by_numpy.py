@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy import ndarray
 
 from ..array import Array
+from ..array.host_data import quiet
 from ..autodiff import tape
 from ..autodiff.state import opened
 from ..device import Device
@@ -24,11 +24,6 @@ MANY = 1 << 14
 LARGE = 1 << 21
 #: The kinds of NumPy's own numbers: half types of others are of another kind.
 _KINDS = frozenset("biufc")
-_quiet = Context()
-_quiet.run(np.seterr, all="ignore")
-#: ``quiet().run(f, x)`` is ``f(x)`` without NumPy's warnings, in less time than a with-block of ``np.errstate`` takes.
-#: Each call makes a copy, as a context runs one function at a time.
-quiet = _quiet.copy
 
 
 class Explained(Protocol):

@@ -21,6 +21,7 @@ from . import dtypes
 from . import namespace as ops
 from .array import Array
 from .array.creation import asarray, empty, zeros
+from .array.host_data import quiet
 from .array.layout import address, fresh_layout
 from .autodiff import tape
 from .cache import Cache
@@ -30,7 +31,6 @@ from .device.cuda.libraries import needed
 from .elementwise.complex_rows import _conj_times, _times_real
 from .elementwise.operands import normalize_axes, normalize_axis, recorded, require_array
 from .elementwise.ufunc import one_out, written
-from .kernel.by_numpy import quiet
 from .kernel.plan import allocate, new
 from .namespace.hints import missing
 

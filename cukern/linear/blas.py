@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.host_data import quiet
 from ..array.layout import Layout, fresh_layout
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
@@ -22,7 +23,7 @@ from ..elementwise.function import astype
 from ..elementwise.table import add
 from ..kernel import Kernel
 from ..kernel import plan as kernel_plan
-from ..kernel.by_numpy import by_numpy, quiet
+from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import on, raw
 from ..kernel.sizes import divide_up
 from ..kernel.strides import Axes, Strides, broadcast_shapes, collapse

@@ -12,6 +12,7 @@ from numpy.linalg import LinAlgError
 from .. import dtypes
 from ..array import Array
 from ..array.creation import empty, ones
+from ..array.host_data import quiet
 from ..array.layout import Layout
 from ..autodiff import tape
 from ..device.capture_hooks import between
@@ -20,7 +21,6 @@ from ..device.cuda.libraries import needed
 from ..elementwise.function import astype
 from ..elementwise.operands import on_device, require_array, require_arrays
 from ..errors import DeviceError
-from ..kernel.by_numpy import quiet
 from ..kernel.plan import on
 from ..kernel.strides import broadcast_shapes
 from ..shape.copy import in_order

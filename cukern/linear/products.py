@@ -408,7 +408,7 @@ def _pulled(factors: Callable[..., tuple[Array, Array]], g: Array, other: Array,
 
 def _begin(x: Array) -> int:
     """The address of an array whose operand is known."""
-    return address(x._data) if x.device.addressable else x._operand  # type: ignore[no-any-return]
+    return address(x._data) if x.device.addressable else x._operand
 
 
 def adjoint(x: Array) -> Array:

@@ -20,6 +20,8 @@ from .gradients import Gradient, even
 from .problem import Convolution, Gemm, WeightsGradient, operand_steps
 from .variants import Implicit, constants_of
 
+_KERNEL = Kernel("nn/convolution/panels.cu")
+
 
 class _Tile:
     """What both variants share: tiles of an implicit GEMM, and their time.
@@ -28,7 +30,6 @@ class _Tile:
         tile_n: pixels of a panel of the image, and filters of one of an output's gradient.
     """
 
-    kernel = Kernel("nn/convolution/panels.cu")
     tile_n: int
 
     #: Filters of a tile at most, and taps and channels of a panel, which the first cache holds beside the sums.
@@ -51,11 +52,6 @@ class _Tile:
         """The implicit GEMMs."""
         raise NotImplementedError
 
-    @classmethod
-    def configs(cls, problem: Convolution | WeightsGradient, limits: Properties) -> Any:
-        """The panels."""
-        return iter([cls(Products.line // problem.elem.itemsize)])
-
     def _tiles(self, gemm: Gemm) -> tuple[int, int]:
         """The tiles of a group's product."""
         if gemm.of_weights:
@@ -65,13 +61,12 @@ class _Tile:
     def _product(self, gemm: Gemm, constants: dict[str, Any], steps: Any, splits: int = 1) -> Launch:
         tiles, along = self._tiles(gemm), gemm.axes[2]
         each = max(1, divide_up(divide_up(gemm.pixels, splits), self.tile_n)) * self.tile_n
+        sums = self.depth + self.tile_n if gemm.of_weights else self.tile_m
         unit = along.step == gemm.image.strides[4] == 1
         return Launch(
             grid=(tiles[0] * tiles[1] * gemm.groups, splits, 1),
             block=1,
-            shared=Products.line
-            * (self.depth + (self.depth + self.tile_n if gemm.of_weights else self.tile_m))
-            + 8 * self.depth,
+            shared=Products.line * (self.depth + sums) + 8 * self.depth,
             constants={
                 **constants,
                 "tile_m": self.tile_m,
@@ -87,15 +82,11 @@ class _Tile:
         """The products of the busiest thread."""
         tiles = math.prod(self._tiles(gemm)) * gemm.groups
         _, columns, deep = gemm.sizes
-        rows = (
-            min(gemm.channels, self.depth // gemm.taps) * gemm.taps
-            if gemm.of_weights
-            else min(columns, self.tile_m)
-        )
-        products = 2.0 * weighed(rows) * self.tile_n * deep / splits
-        return cost.waves(tiles * splits, limits) * products / rate(limits, cost.HOST_BLAS) + cost.launch(
-            limits
-        )
+        rows = min(columns, self.tile_m)
+        if gemm.of_weights:
+            rows = min(gemm.channels, self.depth // gemm.taps) * gemm.taps
+        tile = 2.0 * weighed(rows) * self.tile_n * deep / splits / rate(limits, cost.HOST_BLAS)
+        return cost.waves(tiles * splits, limits) * tile + cost.launch(limits)
 
 
 @dataclass(frozen=True)
@@ -103,7 +94,13 @@ class Panels(_Tile, Implicit):
     """Filters times panels of pixels."""
 
     name = "panels"
+    kernel = _KERNEL
     tile_n: int
+
+    @classmethod
+    def configs(cls, problem: Convolution, limits: Properties) -> Iterator[Panels]:
+        """The panels."""
+        return iter([cls(Products.line // problem.elem.itemsize)])
 
     @classmethod
     def products(cls, problem: Convolution) -> list[Gemm]:
@@ -126,6 +123,7 @@ class PanelsWeights(_Tile, Gradient):
     """Panels of the image times the output's gradient."""
 
     name = "panels"
+    kernel = _KERNEL
     tile_n: int
 
     @classmethod
@@ -136,11 +134,10 @@ class PanelsWeights(_Tile, Gradient):
     @classmethod
     def configs(cls, problem: WeightsGradient, limits: Properties) -> Iterator[PanelsWeights]:
         """As many parts as keep all threads busy."""
-        gemm = cls.gemm(problem)
-        for one in super().configs(problem, limits):
-            tiles = math.prod(one._tiles(gemm)) * gemm.groups
-            wanted = divide_up(limits.multiprocessors, max(1, tiles))
-            yield replace(one, splits=even(gemm.pixels, one.tile_n, wanted))
+        gemm, one = cls.gemm(problem), cls(Products.line // problem.elem.itemsize)
+        tiles = math.prod(one._tiles(gemm)) * gemm.groups
+        wanted = divide_up(limits.multiprocessors, max(1, tiles))
+        return iter([replace(one, splits=even(gemm.pixels, one.tile_n, wanted))])
 
     def cost(self, problem: WeightsGradient, limits: Properties) -> float:
         """The products."""

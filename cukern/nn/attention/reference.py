@@ -90,11 +90,11 @@ def composed(call: Call, *arrays: Array, first: int = 0) -> tuple[Array, Array]:
         lse = ops.where(alive[..., 0], lse, -math.inf)
     if call.draw is not None:
         weights = dropped(weights, call.options.dropout, call.draw)
-    found = ops.matmul(_by_keys(call, weights), v[:, :, None])
-    found = ops.reshape(found, (*weights.shape[:3], v.shape[-1]))
+    found = _by_heads(call, ops.matmul(_by_keys(call, weights), _shared(call, v)))
     if total is not None:
         found = found / total
-    return (found if alive is None else ops.where(alive, found, 0.0)).astype(call.q.dtype), lse
+    found = found if alive is None else ops.where(alive, found, 0.0)
+    return found.astype(call.q.dtype, copy=False), lse
 
 
 @fuse
@@ -105,7 +105,20 @@ def _below(s: Any, peak: Any) -> Any:
 def _by_keys(call: Call, x: Array) -> Array:
     """An array of heads with those that share a head of keys along an axis of their own."""
     heads, key_heads = call.q.shape[1], call.k.shape[1]
+    if heads == key_heads:
+        return x
     return ops.reshape(x, (x.shape[0], key_heads, heads // key_heads, *x.shape[2:]))
+
+
+def _by_heads(call: Call, x: Array) -> Array:
+    """The inverse of :func:`_by_keys`."""
+    heads, key_heads = call.q.shape[1], call.k.shape[1]
+    return x if heads == key_heads else ops.reshape(x, (x.shape[0], heads, *x.shape[3:]))
+
+
+def _shared(call: Call, x: Array) -> Array:
+    """An array of heads of keys, for products with those that :func:`_by_keys` returns."""
+    return x if call.q.shape[1] == call.k.shape[1] else x[:, :, None]
 
 
 def _scored(
@@ -116,8 +129,8 @@ def _scored(
     Scores of a query without keys are 0; the second result is None if each has some.
     """
     acc = dtypes.info(call.q.dtype).acc
-    q, k, v = (one.astype(acc, copy=False) for one in arrays[:3])
-    (batch, heads, length, _), keys = q.shape, k.shape[2]
+    q, k, v = (one if one.dtype is acc else one.astype(acc) for one in arrays[:3])
+    length, keys = q.shape[2], k.shape[2]
     options, places = call.options, list[Array]()
     allowed: Array | None = None
     ranged = options.packed or options.counted or options.left is not None or options.right is not None
@@ -136,7 +149,7 @@ def _scored(
         q = ops.where(rows < ends[0], q, 0.0)
         k, v = (ops.where(columns < ends[1], one, 0.0) for one in (k, v))
     q = _by_keys(call, q * call.options.scale)
-    s = ops.reshape(ops.matmul(q, ops.swapaxes(k, -1, -2)[:, :, None]), (batch, heads, length, keys))
+    s = _by_heads(call, ops.matmul(q, _shared(call, ops.swapaxes(k, -1, -2))))
     tables = [Table(k, one) for k, one in enumerate(arrays[len(arrays) - len(call.tables) :])]
     rest = list(arrays[3 : len(arrays) - len(tables)])
     mask = rest.pop() if call.given[1] else None
@@ -234,20 +247,21 @@ def _pulled(
     """
     s, alive, q, k, v = _scored(call, arrays, first)
     g = _by_keys(call, d.astype(s.dtype, copy=False))
-    dweights = ops.reshape(ops.matmul(g, ops.swapaxes(v, -1, -2)[:, :, None]), s.shape)
+    dweights = _by_heads(call, ops.matmul(g, _shared(call, ops.swapaxes(v, -1, -2))))
     of_rows = [one.astype(s.dtype, copy=False)[..., None] for one in (lse, delta)]
     given = s, of_rows[0], dweights, of_rows[1]
     weights, ds = _of_scores(*given) if alive is None else _of_scores_alive(*given, alive)
 
     def summed(left: Array, right: Array) -> Array:
         """The products of transposed ``left`` and ``right``, summed over the heads that share one of keys."""
-        left, right = (ops.reshape(one, (*one.shape[:2], -1, one.shape[-1])) for one in (left, right))
+        if left.ndim > 4:
+            left, right = (ops.reshape(one, (*one.shape[:2], -1, one.shape[-1])) for one in (left, right))
         return ops.matmul(ops.swapaxes(left, -1, -2), right)
 
     for i in wanted:
         if i == 0:
-            of_q = ops.matmul(_by_keys(call, ds), k[:, :, None]) * call.options.scale
-            yield ops.reshape(of_q, arrays[0].shape).astype(call.q.dtype, copy=False)
+            of_q = ops.matmul(_by_keys(call, ds), _shared(call, k)) * call.options.scale
+            yield _by_heads(call, of_q).astype(call.q.dtype, copy=False)
         elif i < 3:
             yield summed(_by_keys(call, ds), q) if i == 1 else summed(_by_keys(call, weights), g)
         else:

@@ -106,6 +106,8 @@ def test_panels_in_several_parts(device: ck.Device) -> None:
     """More channels than a panel has, more filters than a tile, several parts of the pixels; checked."""
     with using("panels", weights=("panels",)) as used:
         check((2, 21, 5, 70), (130, 21, 3, 3), "float32", padding=1)
+        for x, w in (((2, 0, 9, 8), (4, 0, 3, 3)), ((2, 3, 9, 8), (0, 3, 3, 3))):
+            check(x, w, "float32")
         with WEIGHTS_GRADIENT.only("panels", splits=3):
             check((3, 4, 9, 16), (5, 4, 3, 3), "float32", stride=(1, 2))
         with ck.testing.checked():

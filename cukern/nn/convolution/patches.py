@@ -120,9 +120,10 @@ def _matrices(gemm: Gemm, image: Any, last: bool) -> Iterator[tuple[slice, slice
 
 def _rows(part: Any, last: bool) -> Any:
     """Pixels of an output as patches are: (images, filters, pixels), or with ``last`` (images and pixels, filters)."""
+    images, filters, *size = part.shape  # one of which may be 0
     if last:
-        return part.transpose(0, 2, 3, 4, 1).reshape(-1, part.shape[1])
-    return part.reshape(*part.shape[:2], -1)
+        return part.transpose(0, 2, 3, 4, 1).reshape(images * math.prod(size), filters)
+    return part.reshape(images, filters, math.prod(size))
 
 
 def _why_not(problem: Convolution | WeightsGradient, limits: Properties) -> str:

@@ -124,6 +124,8 @@ extern "C" __global__ void __launch_bounds__(1) << name >>(
         const int rows = min(tile_m, g.n - m0), all = g.k / taps;
         const T* const weights = b + group * g.weight_group + g.weight_first + m0 * g.weight_filter;
         const Runs runs(g, pixel, g.m);
+        if (!all)
+            for (int i = 0; i < rows * tile_n; ++i) sums[i] = acc(0);
         for (int channel = 0; channel < all; channel += most) {
             const int channels = min(most, all - channel), deep = channels * taps;
             find_weights(weight_at, g, channel, channels);

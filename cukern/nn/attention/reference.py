@@ -129,7 +129,7 @@ def _scored(
     Scores of a query without keys are 0; the second result is None if each has some.
     """
     acc = dtypes.info(call.q.dtype).acc
-    q, k, v = (one if one.dtype is acc else one.astype(acc) for one in arrays[:3])
+    q, k, v = (one if one.dtype is acc else one.astype(acc, copy=False) for one in arrays[:3])
     length, keys = q.shape[2], k.shape[2]
     options, places = call.options, list[Array]()
     allowed: Array | None = None

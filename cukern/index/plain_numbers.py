@@ -25,4 +25,5 @@ def takes_number(x: Array, value: Any) -> bool:
     limits = _PLAIN_NUMBERS.get((layout.dtype.char, type(value)))
     if limits is None or layout.repeated or x._storage.constant or (opened and tape.recording((x,))):
         return False
-    return bool(limits[0] <= value <= limits[1])
+    least, most = limits
+    return least <= value <= most  # type: ignore[no-any-return]

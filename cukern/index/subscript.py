@@ -374,10 +374,10 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
     kind = type(key)
     if (
         type(value) in NUMBERS
-        and (layout := x._layout or x._planned()).on_host
         and not opened
         and not watchers
         and (kind is int or kind is slice or (kind is Array and _picks(key) and _is_apart(key, x)))
+        and (layout := x._layout or x._planned()).on_host
         and takes_number(x, value)
         and allows_numpy(layout.device)
     ):

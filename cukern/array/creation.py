@@ -79,18 +79,17 @@ def asarray(
     wanted = None if dtype is None else dtypes.as_named(dtype)
     if isinstance(obj, Array):
         return _of_array(obj, wanted, device, copy)
-    if hasattr(obj, "__cuda_array_interface__") and not isinstance(obj, np.ndarray):
+    if isinstance(obj, (list, tuple)):
+        if holds_array(obj):
+            if copy is False:
+                raise ValueError("copy: a copy is needed to make an array of a list of arrays")
+            result: Array = FUNCTIONS["assembled"](obj, wanted, None if device is None else Device(device))
+            return result
+    elif hasattr(obj, "__cuda_array_interface__") and not isinstance(obj, np.ndarray):
         return _of_cuda(obj, wanted, device, copy)
-    if (
-        hasattr(obj, "__dlpack__") and str(getattr(obj, "dtype", "")) == "torch.bfloat16"
-    ):  # NumPy has no bfloat16
-        return _of_array(from_dlpack(obj), wanted, _device(device), copy)
-    if isinstance(obj, (list, tuple)) and holds_array(obj):
-        if copy is False:
-            raise ValueError("copy: a copy is needed to make an array of a list of arrays")
-        result: Array = FUNCTIONS["assembled"](obj, wanted, None if device is None else Device(device))
-        return result
-    where = _device(device)
+    elif hasattr(obj, "__dlpack__") and str(getattr(obj, "dtype", "")) == "torch.bfloat16":
+        return _of_array(from_dlpack(obj), wanted, _device(device), copy)  # NumPy has no bfloat16
+    where = current() if device is None else _device(device)
     if not where.addressable:
         warn_of_constant(obj)
     data, shares = host_data(obj, wanted)

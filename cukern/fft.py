@@ -10,7 +10,6 @@ import importlib
 import math
 import operator
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, SupportsIndex
 
@@ -25,7 +24,7 @@ from .array.host_data import quiet
 from .array.layout import address, fresh_layout
 from .autodiff import tape
 from .cache import Cache
-from .device import Device
+from .device import HERE, Device
 from .device.cuda import cufft
 from .device.cuda.libraries import needed
 from .elementwise.complex_rows import _conj_times, _times_real
@@ -62,7 +61,6 @@ _ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 #: The most elements along an axis in CuPy's functions.
 _LONGEST = 2**31 - 1
 Axes = Sequence[int] | None
-_HERE = nullcontext()
 
 
 def _norm(norm: str | None, name: str) -> str:
@@ -110,7 +108,7 @@ def _transformed(
     """
     if not x.size:
         return empty(shape, dtype, x.device)
-    with tape.stop_recording() if tape.active() else _HERE, x.device.activate():
+    with tape.stop_recording() if tape.active() else HERE, x.device.activate():
         if x.device.addressable:
             return _by_numpy(x, name, shape, dtype, axes, norm, turned)
         planned = _planned.get((x._layout or x._planned(), name, shape, axes, norm, turned))

@@ -208,15 +208,15 @@ class Run:
             else:
                 given.append(self._null if one is None else one)
         for number in self._maps:
-            found = self._known.get((number, given[number]))
-            given[number] = self._map(number, values[number]) if found is None else found
+            # An operand of the host is no address.
+            at = address(values[number]._data) if self._device.addressable else given[number]  # type: ignore[union-attr]
+            given[number] = self._known.get((number, at)) or self._map(number, at)
         self.launch(*given)
 
-    def _map(self, number: int, array: Any) -> bytes:
-        host = array._layout.on_host  # whose operands are no addresses
-        at, make = address(array._data) if host else array._operand, self._device.backend.tensor_map
+    def _map(self, number: int, at: int) -> bytes:
+        make = self._device.backend.tensor_map
         made = b"".join([make(one._replace(address=at + one.address)) for one in self._maps[number]])
-        return made if host else self._known.keep((number, at), made)
+        return self._known.keep((number, at), made)
 
 
 def _planned(array: Array) -> Any:

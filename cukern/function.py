@@ -23,6 +23,7 @@ from .autodiff.cotangents import (
     is_array,
     is_float,
     meta,
+    refuse_written,
     registered,
     zeros_like,
 )
@@ -427,7 +428,13 @@ class _Rule:
             given[i] = one
         ctx.needs_input_grad = needs if self.single else _needs(self.held, needs)
         ctx._saved = saved
+        before = (
+            () if cls._only_reads else tuple([one if one is None else one._storage.version for one in given])
+        )
         gradients = self._checked(cls.backward(ctx, *given))
+        for one, version in zip(given, before, strict=False):
+            if one is not None and one._storage.version != version:
+                refuse_written(cls.__name__, one)
         for i, gradient in enumerate(gradients):
             if gradient is not None:
                 storage = gradient._storage

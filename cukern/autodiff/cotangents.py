@@ -5,6 +5,7 @@ An array is whatever has ``shape``, ``dtype``, ``device``, ``_key`` and ``_stora
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -435,6 +436,31 @@ Record: TypeAlias = (
 )
 
 
+class _Pending(threading.local):
+    """The cotangents of the walks of a thread, the innermost last."""
+
+    def __init__(self) -> None:
+        self.walks: list[Mapping[int | None, Array | Parts]] = []
+
+
+_pending = _Pending()
+
+
+def refuse_written(name: str, cotangent: Array) -> None:
+    """Raise if a cotangent that the backward of ``name`` wrote to is read once more.
+
+    Raises:
+        GradientError: it is: an addition hands one array to both operands, and a caller may ask for it.
+    """
+    for one in _pending.walks[-1].values():
+        for part in one.arrays() if isinstance(one, Parts) else (one,):
+            if part._storage is cotangent._storage:
+                raise GradientError(
+                    f"{name}: backward wrote to the gradient that it got, which is another array's too, or is asked "
+                    "for; write to a copy"
+                )
+
+
 def walk(
     records: list[Record],
     reached: set[int | None],
@@ -450,16 +476,20 @@ def walk(
         recipes: by the key of a result, how it is computed again; what was computed is dropped after its record.
         due: what to call ``give`` with once the record of an index has been pulled back.
     """
-    while records:
-        recorded = records.pop()
-        _pull(recorded, reached, keep, cotangents)
-        if recipes:
-            for key in recorded[2]:
-                if key in recipes:
-                    recipes[key].cached = None
-        if due is not None and give is not None:
-            for i in due.get(len(records), ()):
-                give(i)
+    _pending.walks.append(cotangents)
+    try:
+        while records:
+            recorded = records.pop()
+            _pull(recorded, reached, keep, cotangents)
+            if recipes:
+                for key in recorded[2]:
+                    if key in recipes:
+                        recipes[key].cached = None
+            if due is not None and give is not None:
+                for i in due.get(len(records), ()):
+                    give(i)
+    finally:
+        _pending.walks.pop()
     for recipe in recipes.values():  # those of records before the sources
         recipe.cached = None
 

@@ -523,3 +523,36 @@ def test_tuples_of_plain_values_hold_no_arrays_and_tuples_of_arrays_do():
         active.watch(x)
         constant, mixed = Total.apply((1.0, 2.0)), Total.apply((1.0, x))
     assert active.gradient([constant, mixed], x).item() == 1.0
+
+
+class _Doubling(ck.Function):
+    """Writes to the gradient that it gets."""
+
+    @staticmethod
+    def forward(ctx: Any, x: ck.Array) -> ck.Array:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: ck.Array) -> ck.Array:
+        g *= 2
+        return g
+
+
+def test_a_gradient_that_is_read_once_more_is_not_written(device: ck.Device) -> None:
+    x, y, w = (ck.asarray(values, device=device) for values in ([1.0, 2.0], [3.0, 4.0], [1.0, 10.0]))
+
+    def gradients(first: bool, wanted: str = "xy") -> list[list[float]]:
+        with ck.Tape() as tape:
+            tape.watch(x, y)
+            if first:
+                z, of_y = _Doubling.apply(x), y * 3
+            else:
+                of_y, z = y * 3, _Doubling.apply(x)
+            target = ((z + of_y) * w).sum()
+        arrays = {"x": x, "y": y, "z": z}
+        return [one.tolist() for one in tape.gradient(target, [arrays[name] for name in wanted])]
+
+    assert gradients(first=True) == [[2, 20], [3, 30]]
+    for first, wanted in ((False, "xy"), (True, "xz")):
+        with pytest.raises(ck.GradientError, match="_Doubling: backward wrote to the gradient that it got"):
+            gradients(first, wanted)

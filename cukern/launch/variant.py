@@ -120,6 +120,7 @@ class Variant(Generic[P]):
         name: by which a family's variants are told apart.
         kernel: the template.
         needs: the least compute capability of the devices that have it; (0, 0) for the host too.
+        alone: the major compute capability that alone has its instructions, as of sm_90a; 0 for all from ``needs`` on.
         of_library: whether a library computes it, which :func:`cukern.kernels_only` leaves out.
         of_launch: the fields that are no constants of the template.
         efficiency: the share of the device's rate of memory or of arithmetic, estimated.
@@ -128,6 +129,7 @@ class Variant(Generic[P]):
     name: ClassVar[str]
     kernel: ClassVar[Kernel | None] = None
     needs: ClassVar[tuple[int, int]] = (0, 0)
+    alone: ClassVar[int] = 0
     of_library: ClassVar[bool] = False
     of_launch: ClassVar[frozenset[str]] = frozenset()
     efficiency: ClassVar[float]

@@ -65,7 +65,7 @@ class Tma(OneLaunch):
     """
 
     name = "tma"
-    needs = (9, 0)
+    needs, alone = (9, 0), 9
 
     tile_m: int
     tile_n: int
@@ -116,8 +116,6 @@ class Tma(OneLaunch):
             return "factors do not lie in rows that begin at multiples of 16 bytes"
         if gemm.rows is not None:
             return "rows are reduced"
-        if limits.compute_capability[0] != 9:
-            return "needs compute capability 9.0"
         if not takes(gemm):
             return "tensor maps do not describe the factors or the result"
         return "" if next(cls.configs(problem, limits), None) else "there are more tiles than a launch counts"

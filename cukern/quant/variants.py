@@ -180,12 +180,6 @@ class DequantisedTiles(OneLaunch):
         return replace(launch, constants={**launch.constants, "kind": problem.kind.header})
 
 
-def _not_hopper(problem: Quantised, limits: Properties) -> str:
-    if problem.transposed:
-        return "the rows of the weights are summed over"
-    return "" if limits.compute_capability[0] == 9 else "for compute capability 9"
-
-
 #: Weights of an output per stage, and inputs of a k-block.
 _WIDE, _DEPTH = 256, 64
 SIZES = Params("Sizes", rows="int", outputs="int", inputs="int", tiles_m="int", tiles_n="int")
@@ -209,7 +203,7 @@ class Warpgroups(OneLaunch):
 
     name = "warpgroups"
     kernel = Kernel("quant/product.cu", name="quantised_product")
-    needs = (9, 0)
+    needs, alone = (9, 0), 9
 
     tile_n: int
     stages: int
@@ -251,7 +245,9 @@ class Warpgroups(OneLaunch):
     @classmethod
     def fits(cls, problem: Quantised, limits: Properties) -> str:
         """For whole blocks of 256 weights, in rows that tensor maps describe."""
-        if why := _many(problem, limits, cls.most_rows) or _not_hopper(problem, limits):
+        if problem.transposed:
+            return "the rows of the weights are summed over"
+        if why := _many(problem, limits, cls.most_rows):
             return why
         _, outputs, inputs = problem.sizes
         if inputs % _WIDE or outputs % 8:

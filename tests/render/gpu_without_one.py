@@ -14,7 +14,7 @@ import pytest
 
 import cukern as ck
 from cukern.device import nvrtc
-from cukern.device.cuda import driver
+from cukern.device.cuda import architectures, driver
 from cukern.device.cuda.architectures import is_for_90a
 from cukern.device.interface import Properties, Tiles
 from cukern.device.recording.library import Library, Memory
@@ -103,7 +103,7 @@ def _new_words(unit: Unit, arch: str) -> set[str]:
 class Gpu:
     """Compiles units by NVRTC, if it ``compiles`` at all, and ``optimises`` them or not.
 
-    ``templates`` names those that they came from.
+    ``templates`` names those that they came from; ``arch`` is the architecture for which they are planned.
     """
 
     xp = _Cupy("cupy")
@@ -113,8 +113,9 @@ class Gpu:
     def which() -> int:
         return INDEX
 
-    def __init__(self, compiles: bool) -> None:
+    def __init__(self, compiles: bool, arch: str = "sm_90") -> None:
         self.templates: set[str] = set()
+        self.arch = arch
         self.optimises = True
         self._compiles = compiles
 
@@ -125,13 +126,16 @@ class Gpu:
         return INDEX + 1
 
     def properties(self, index: int) -> Properties:
-        return Properties(
-            "no GPU", 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 232448, 32, 132, 8, (9, 0)
-        )
+        return architectures.properties(self.arch)._replace(name="no GPU")
 
     def compile(self, index: int, unit: Unit) -> _Function:
         self.templates.update(re.findall(r'^#line \d+ "([^"]+\.cu)"', unit.text, re.MULTILINE))
-        if self._compiles:
+        if self.arch != "sm_90":
+            assert not is_for_90a(unit), f"{unit.signature.name} has instructions of sm_90a"
+        if self._compiles and self.arch != "sm_90":
+            waits = driver.may_overlap(unit) and architectures.capability(self.arch) >= (9, 0)
+            _accepted(driver.waiting(unit) if waits else unit.text, self.arch)
+        elif self._compiles:
             overlap = driver.may_overlap(unit)
             own = "sm_90a" if is_for_90a(unit) else "sm_90"
             made = _accepted if _new_words(unit, own) else _without_machine_code
@@ -176,15 +180,16 @@ class Gpu:
 
 
 @contextmanager
-def gpu_without_one(compiles: bool = True) -> Iterator[Gpu]:
+def gpu_without_one(compiles: bool = True, arch: str = "sm_90") -> Iterator[Gpu]:
     """Within the block the current device is a GPU of which only the compiler is there, or not even that.
 
     One within another is a device of its own, for which nothing has been compiled.
     """
-    gpu, real = Gpu(compiles), devices.backend
+    gpu, real = Gpu(compiles, arch), devices.backend
     outer = devices.Device._instances.pop(("cuda", INDEX), None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devices, "backend", lambda kind: gpu if kind == "cuda" else real(kind))
+        patch.setattr(devices, "_properties", lambda kind, index: devices.backend(kind).properties(index))
         for name in ("prepare", "prepare_pointers"):
             patch.setattr(cublas, name, lambda *args, **options: lambda *addresses: None)
         patch.setattr(cublas_lt, "prepare", lambda *args, **options: lambda *addresses: None)

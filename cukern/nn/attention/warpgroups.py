@@ -51,7 +51,7 @@ class Fed(Tabled):
     ahead_stages: int = 0
 
     name = "warpgroups"
-    needs = (9, 0)
+    needs, alone = (9, 0), 9
     efficiency = 0.6
     fed = True
     reserved = BARRIERS
@@ -62,8 +62,6 @@ class Fed(Tabled):
     @classmethod
     def fits(cls, problem: Attention, limits: Properties) -> str:
         """For packs of half types, of queries enough."""
-        if limits.compute_capability[0] != 9:
-            return "for compute capability 9"
         if problem.q.shape[2] < MANY * (problem.sequences if problem.options.packed else 1):
             return f"for at least {MANY} queries of a sequence"
         why = super().fits(problem, limits)

@@ -337,7 +337,7 @@ class TmaWeights(Gradient):
 
     name = "tma"
     kernel = Kernel("nn/convolution/shifted_weights.cu")
-    needs = (9, 0)
+    needs, alone = (9, 0), 9
     writes_channels_last = True
 
     band: int
@@ -373,8 +373,6 @@ class TmaWeights(Gradient):
         gemm = cls.gemm(problem)
         if not gemm.pixels:
             return "there is nothing to sum up"
-        if limits.compute_capability[0] != 9:
-            return "for the instructions of compute capability 9.0"
         if not moves_by_one_or_two(gemm, problem.elem.itemsize):
             return "for 16-bit floats, windows of two axes that move by one pixel or two, and arrays that maps lead to"
         if gemm.taps > cls.most_taps or min(gemm.filters, gemm.channels) < cls.fewest_channels:

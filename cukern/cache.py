@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["Cache"]
+__all__ = ["Cache", "options_key"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -25,3 +25,16 @@ class Cache(dict[K, V]):
             self.clear()
         self[key] = value
         return value
+
+
+def options_key(options: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """A hashable key of options, in which True is not 1; None if one is not hashable."""
+    types: tuple[Any, ...] = tuple(map(type, options))
+    if tuple in types:
+        types = tuple([tuple(map(type, one)) if type(one) is tuple else type(one) for one in options])
+    key = options, types
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key

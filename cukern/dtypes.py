@@ -98,14 +98,15 @@ class Info:
 
     def as_bytes(self, value: complex) -> bytes:
         """The bytes of a scalar of a complex dtype, infinite where it is too large."""
-        if abs(value) < self._surely_finite:
+        most = self._surely_finite
+        if abs(value.real) < most and abs(value.imag) < most:
             return np.array(value, self.dtype).tobytes()
         with np.errstate(over="ignore"):
             return np.array(value).astype(self.dtype).tobytes()
 
     @cached_property
     def _surely_finite(self) -> float:
-        """A number below which the absolute value of a scalar of a complex dtype does not overflow."""
+        """A number below which the parts of a scalar of a complex dtype do not overflow."""
         return float(np.finfo(self.real).max)
 
     @cached_property

@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from .array.creation import asarray, empty, zeros
 from .array.host_data import quiet
 from .array.layout import address, fresh_layout
 from .autodiff import tape
-from .cache import Cache
+from .cache import Cache, options_key
 from .device import HERE, Device
 from .device.cuda import cufft
 from .device.cuda.libraries import needed
@@ -303,7 +303,7 @@ def _sizes(
 
     ``axes`` is one axis for a transform of one, and ``s`` its number of samples.
     """
-    one = isinstance(axes, SupportsIndex)
+    one = axes is not None and not isinstance(axes, Iterable)
     if one:
         axes, given = (axes,), None if s is None else [operator.index(s)]
     else:
@@ -408,14 +408,12 @@ def _applied(
     out: Array | None,
 ) -> Array:
     """The transform that ``find`` gives for an operand and options, or ``out`` with its elements."""
-    key: tuple[Any, ...] = (getattr(x, "_layout", None), s, axes, norm, name)
-    try:
-        transform = _found.get(key)
-    except TypeError:  # lists
-        key, transform = (None, name), None
+    layout = getattr(x, "_layout", None)
+    key = None if layout is None else options_key((layout, s, axes, norm, name))
+    transform = None if key is None else _found.get(key)
     if transform is None:
         transform, operand = find(x, s, axes, norm, name, option)
-        if operand is x and key[0] is not None:
+        if key is not None and operand is x:
             _found.keep(key, transform)
         x = operand
     result = transform(x)

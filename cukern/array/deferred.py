@@ -32,13 +32,16 @@ class Deferred(Array):
 
     def _seen(self, layout: Layout, offset: int = 0) -> Array:
         """The view, not computed either if it has all elements."""
-        if layout.contiguous and layout.nbytes == self.nbytes:
-            return type(self).of(layout, _MEMORY.__get__(self))
+        if type(self) is Deferred and layout.contiguous and layout.nbytes == self.nbytes:
+            return Deferred.of(layout, _MEMORY.__get__(self))
         return super()._seen(layout, offset)
 
 
 class Arriving(Deferred):
-    """One that nobody but its function can write: it need not be computed before it is read."""
+    """One that a user may get before it is computed, as nobody but its function can write what it is computed from.
+
+    A view of it is of its memory, which is computed then.
+    """
 
     __slots__ = ()
     arriving = True

@@ -280,7 +280,8 @@ class DataParallel:
         Nothing is copied to the host, so that a captured step may clip.
 
         Args:
-            gradients: of :meth:`gradient`.
+            gradients: of :meth:`gradient`, as they are or changed on all ranks: these sum up their squares again, for
+                which a rank that changes its own alone would wait in vain.
             max_norm: the largest norm; gradients with a smaller one are not scaled.
 
         Returns:
@@ -288,6 +289,7 @@ class DataParallel:
 
         Raises:
             ValueError: ``max_norm`` is not positive.
+            DistributedError: a rank is gone, or does not come in time.
         """
         if not max_norm > 0:
             raise ValueError(f"DataParallel.clip: max_norm: expected a positive number, got {max_norm!r}")

@@ -291,11 +291,7 @@ class Family(Generic[P]):
         return self._choice(self.variants[name], problem, self._limits(name, problem))
 
     def _choice(self, variant: type[Variant[P]], problem: P, limits: Properties) -> Choice:
-        if limits.compute_capability < variant.needs:
-            return Choice(variant.name, None, "needs compute capability {}.{}".format(*variant.needs))
-        if variant.alone and limits.compute_capability[0] != variant.alone:
-            return Choice(variant.name, None, f"for compute capability {variant.alone} alone")
-        why = variant.fits(problem, limits)
+        why = variant.refusal(problem, limits)
         if why:
             return Choice(variant.name, None, why)
         priced = [

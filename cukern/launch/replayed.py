@@ -16,7 +16,7 @@ from ..device import Device, capture_hooks, kernels_only
 from ..device.cuda import cublas
 from ..device.precision import allows_tf32
 
-#: What came before: None where it came once, False where no graph records it, else the graph and its workspace.
+#: What came before: True where it came once, False where no graph records it, else the graph and its workspaces.
 _graphs: Cache[Any, Any] = Cache(64)
 
 
@@ -114,27 +114,31 @@ def replayed(device: Device, key: Hashable, launches: Callable[[], None]) -> Non
         return
     memory: Any = cublas.workspace(device.xp, None, device.index, stream.ptr) if own else None
     where = key, device, stream.ptr, allows_tf32(), memory.ptr if own else 0
-    if where not in _graphs:
-        _graphs.keep(where, None)
+    known: Any = _graphs.get(where)
+    if known is None:
+        _graphs.keep(where, True)
         launches()
         return
-    known = _graphs[where]
-    if known is None:
-        graph = _recorded(cuda, launches, memory)
-        known = _graphs[where] = graph or False
+    if known is True:
+        known = _graphs[where] = _recorded(cuda, launches, memory, stream) or False
     if known is False:
         launches()
     else:
         known[0].launch(stream)
 
 
-def _recorded(cuda: Any, launches: Callable[[], None], memory: Any) -> Any:
+def _recorded(cuda: Any, launches: Callable[[], None], memory: Any, stream: Any) -> Any:
     """The graph of launches, and its workspaces, whose addresses no other has as long as it lives.
 
-    None if a graph cannot record them.
+    None if a graph cannot record them. ``stream`` will replay it, and orders who has the workspaces after it.
     """
     graph, side = None, cuda.Stream(non_blocking=True)
-    recorder: Any = _Workspace(memory, side.ptr, lambda nbytes: cuda.alloc(nbytes))
+
+    def allocate(nbytes: int) -> Any:
+        with stream:
+            return cuda.alloc(nbytes)
+
+    recorder: Any = _Workspace(memory, side.ptr, allocate)
     with suppress(RuntimeError), side:
         side.begin_capture()
         capture_hooks.begin(recorder)

@@ -120,7 +120,7 @@ class Variant(Generic[P]):
         name: by which a family's variants are told apart.
         kernel: the template.
         needs: the least compute capability of the devices that have it; (0, 0) for the host too.
-        alone: the major compute capability that alone has its instructions, as of sm_90a; 0 for all from ``needs`` on.
+        major: the major compute capability that alone has its instructions, as of sm_90a; 0 for all from ``needs`` on.
         of_library: whether a library computes it, which :func:`cukern.kernels_only` leaves out.
         of_launch: the fields that are no constants of the template.
         efficiency: the share of the device's rate of memory or of arithmetic, estimated.
@@ -129,7 +129,7 @@ class Variant(Generic[P]):
     name: ClassVar[str]
     kernel: ClassVar[Kernel | None] = None
     needs: ClassVar[tuple[int, int]] = (0, 0)
-    alone: ClassVar[int] = 0
+    major: ClassVar[int] = 0
     of_library: ClassVar[bool] = False
     of_launch: ClassVar[frozenset[str]] = frozenset()
     efficiency: ClassVar[float]
@@ -137,6 +137,15 @@ class Variant(Generic[P]):
     def template(self) -> Kernel | None:
         """The template, where it depends on the constants."""
         return self.kernel
+
+    @classmethod
+    def refusal(cls, problem: P, limits: Properties) -> str:
+        """Why a device has no such launch, or the problem does not fit it; "" if it computes the problem."""
+        if limits.compute_capability < cls.needs:
+            return "needs compute capability {}.{}".format(*cls.needs)
+        if cls.major and limits.compute_capability[0] != cls.major:
+            return f"for compute capability {cls.major} alone"
+        return cls.fits(problem, limits)
 
     @classmethod
     def fits(cls, problem: P, limits: Properties) -> str:

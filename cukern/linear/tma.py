@@ -65,7 +65,7 @@ class Tma(OneLaunch):
     """
 
     name = "tma"
-    needs, alone = (9, 0), 9
+    needs, major = (9, 0), 9
 
     tile_m: int
     tile_n: int

@@ -198,19 +198,6 @@ def _lies_channels_last(own: Layout) -> bool:
     return own.ndim == 4 and own.shape[1] > 1 and own.order == CHANNELS_LAST
 
 
-def options_key(options: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """A hashable key of options, in which True is not 1; None if one is not hashable."""
-    types: tuple[Any, ...] = tuple(map(type, options))
-    if tuple in types:
-        types = tuple([tuple(map(type, one)) if type(one) is tuple else type(one) for one in options])
-    key = options, types
-    try:
-        hash(key)
-    except TypeError:
-        return None
-    return key
-
-
 def strided(x: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
     """A read-only view of ``x`` with another shape and strides in elements; tapes do not record it."""
     strides = tuple(step * x.itemsize for step in steps)

@@ -203,7 +203,7 @@ class Warpgroups(OneLaunch):
 
     name = "warpgroups"
     kernel = Kernel("quant/product.cu", name="quantised_product")
-    needs, alone = (9, 0), 9
+    needs, major = (9, 0), 9
 
     tile_n: int
     stages: int

@@ -398,3 +398,12 @@ def test_derivatives_of_powers(device: ck.Device) -> None:
     assert gradcheck(lambda x, y: x**y, [x, y], order=2)
     for exponent in (2.5, -3, 1.5 + 1j):
         assert gradcheck(lambda x, n=exponent: x**n, [x], order=2)
+
+
+def test_numbers_whose_absolute_value_overflows(device: ck.Device) -> None:
+    large = complex(1.5e308, 1.5e308)  # whose parts do not
+    x = np.array([1 + 1j, 0, large])
+    assert (ck.asarray(x[:2]) + large).tolist() == (x[:2] + large).tolist()
+    assert (ck.asarray(x) == large).tolist() == [False, False, True]
+    narrow = (ck.ones(1, dtype="complex64") + large).numpy()
+    assert np.isinf(narrow.real).all() and np.isinf(narrow.imag).all()

@@ -285,3 +285,15 @@ def test_plans_of_cufft(name: str, axes: tuple[int, ...], monkeypatch: pytest.Mo
         np.testing.assert_array_equal(operand.numpy(), x)
     planned = axes[-1] == 2 or (not halved and axes == (2, 1))
     assert len(_Plan.made) == planned
+
+
+def test_numbers_that_are_no_integers_are_refused_again(device: ck.Device) -> None:
+    x = ck.ones((2, 4), dtype="complex64")
+    ck.fft.fft(x, 1, 0), ck.fft.fftn(x, (1, 1))
+    for call in (
+        lambda: ck.fft.fft(x, 1.0, 0),
+        lambda: ck.fft.fft(x, 1, 0.0),
+        lambda: ck.fft.fftn(x, (1.0, 1)),
+    ):
+        with pytest.raises(TypeError, match="'float' object cannot be interpreted as an integer"):
+            call()

@@ -237,11 +237,11 @@ def quickest(matrices: tuple[Layout, ...], causal: bool, more: bool, limits: Pro
         return False
     q, k, v = (fresh_layout(q.device, q.dtype, (1, 1, *one.shape[-2:])) for one in matrices)
     problem = Attention(q, k, v, Options(1.0))
-    if limits.compute_capability < TensorCores.needs or TensorCores.fits(problem, limits):
+    if TensorCores.refusal(problem, limits):
         return False
     # The composed form makes all scores; without warpgroups it makes them faster, and masks and drops them too.
     if causal and not more:
         return True
     few = more and not causal and math.prod(matrices[0].shape[:-1]) * k.shape[-2] < _MANY_SCORES
     of_keys = problem._replace(d=problem.made["o"], wanted=(False, True, True))
-    return not few and not KeysWarpgroups.fits(of_keys, limits)
+    return not few and not KeysWarpgroups.refusal(of_keys, limits)

@@ -64,10 +64,11 @@ def _places(call: Call, first: int, count: int) -> tuple[list[Array], Array | No
     return [which, head, rows, columns], allowed
 
 
-def composed(call: Call, *arrays: Array, first: int = 0) -> tuple[Array, Array]:
+def composed(call: Call, *arrays: Array, first: int = 0) -> tuple[Array, Array, Array]:
     """The result of a call for other arrays: q, k, v, the score's, of which the last are a bias and a mask, and tables.
 
-    The second result has, for each query, the logarithm of the sum of the exponentials of its scores.
+    The second result has, for each query, the logarithm of the sum of the exponentials of its scores, and the third
+    what that logarithm lacks as it is rounded to the digits of large scores; on a GPU zeros.
 
     Args:
         call: what is asked for.
@@ -82,10 +83,13 @@ def composed(call: Call, *arrays: Array, first: int = 0) -> tuple[Array, Array]:
             peak = ops.max(s, axis=-1, keepdims=True)
         weights = _below(s, peak)
         total = ops.sum(weights, axis=-1, keepdims=True)
-        lse = (peak + ops.log(total))[..., 0]
+        more = ops.log(total)
+        lse = (peak + more)[..., 0]
+        with tape.stop_recording():
+            rest = _rest(peak[..., 0], more[..., 0], lse)
     else:
         lse = ops.logsumexp(s, axis=-1)
-        weights = ops.softmax(s, axis=-1)
+        weights, rest = ops.softmax(s, axis=-1), zeros_like(lse)
     if alive is not None:
         lse = ops.where(alive[..., 0], lse, -math.inf)
     if call.draw is not None:
@@ -94,12 +98,18 @@ def composed(call: Call, *arrays: Array, first: int = 0) -> tuple[Array, Array]:
     if total is not None:
         found = found / total
     found = found if alive is None else ops.where(alive, found, 0.0)
-    return found.astype(call.q.dtype, copy=False), lse
+    return found.astype(call.q.dtype, copy=False), lse, rest
 
 
 @fuse
 def _below(s: Any, peak: Any) -> Any:
     return ops.exp(s - peak)
+
+
+@fuse
+def _rest(peak: Any, more: Any, lse: Any) -> Any:
+    """What ``peak + more`` lacks that was rounded to ``lse``."""
+    return ops.where(ops.isfinite(lse), (peak - lse) + more, 0.0)
 
 
 def _by_keys(call: Call, x: Array) -> Array:
@@ -210,47 +220,63 @@ def attention(problem: Attention) -> Plan:
             composed(call, *_of_block(call, queries), *call.tables, first=queries.start)
             for queries in _blocks(call)
         ]
-        made, lse = (one[0] if len(one) == 1 else ops.concat(one, axis=2) for one in zip(*parts, strict=True))
-        return [made, ops.stack([lse, zeros_like(lse)], axis=-1)]
+        made, lse, rest = (
+            one[0] if len(one) == 1 else ops.concat(one, axis=2) for one in zip(*parts, strict=True)
+        )
+        return [made, ops.stack([lse, rest], axis=-1)]
 
     return compute
 
 
 @fuse
-def _of_scores(scores: Any, lse: Any, dweights: Any, delta: Any) -> tuple[Any, Any]:
+def _of_scores(scores: Any, lse: Any, rest: Any, dweights: Any, delta: Any) -> tuple[Any, Any]:
     """Weights, and the cotangent of scores from that of the weights and its mean by them."""
-    weights = ops.exp(scores - lse)
+    weights = ops.exp((scores - lse) - rest)
     return weights, weights * (dweights - delta)
 
 
 @fuse
-def _of_scores_alive(scores: Any, lse: Any, dweights: Any, delta: Any, alive: Any) -> tuple[Any, Any]:
+def _of_scores_alive(
+    scores: Any, lse: Any, rest: Any, dweights: Any, delta: Any, alive: Any
+) -> tuple[Any, Any]:
     """The same where some queries have no keys."""
-    weights = ops.where(alive, ops.exp(scores - lse), 0.0)
+    weights = ops.where(alive, ops.exp((scores - lse) - rest), 0.0)
     return weights, weights * (dweights - delta)
+
+
+@fuse
+def _of_weights(weights: Any, dweights: Any, delta: Any) -> Any:
+    """The cotangent of scores from that of their softmax, and the mean of this by the weights."""
+    return weights * (dweights - delta)
 
 
 def _pulled(
     call: Call,
     arrays: Sequence[Array],
     d: Array,
-    lse: Array,
+    statistics: Array,
     delta: Array,
     wanted: Sequence[int],
     first: int,
 ) -> Iterator[Array]:
     """The gradients of the arrays of a block, q, k, v and a bias, where no function changes the scores.
 
-    The logarithms ``lse`` of the rows' sums of exponentials make the weights again.
+    On the host the logarithms of the rows' sums of exponentials, in two terms, make the weights again.
 
     Source: Dao and others, "FlashAttention: fast and memory-efficient exact attention with IO-awareness", 2022.
     """
     s, alive, q, k, v = _scored(call, arrays, first)
     g = _by_keys(call, d.astype(s.dtype, copy=False))
     dweights = _by_heads(call, ops.matmul(g, _shared(call, ops.swapaxes(v, -1, -2))))
-    of_rows = [one.astype(s.dtype, copy=False)[..., None] for one in (lse, delta)]
-    given = s, of_rows[0], dweights, of_rows[1]
-    weights, ds = _of_scores(*given) if alive is None else _of_scores_alive(*given, alive)
+    ends = dweights, delta.astype(s.dtype, copy=False)[..., None]
+    if call.q.device.addressable:
+        terms = statistics.astype(s.dtype, copy=False)
+        given = s, terms[..., :1], terms[..., 1:], *ends
+        weights, ds = _of_scores(*given) if alive is None else _of_scores_alive(*given, alive)
+    else:
+        weights = ops.softmax(s, axis=-1)
+        weights = weights if alive is None else ops.where(alive, weights, 0.0)
+        ds = _of_weights(weights, *ends)
 
     def summed(left: Array, right: Array) -> Array:
         """The products of transposed ``left`` and ``right``, summed over the heads that share one of keys."""
@@ -292,7 +318,7 @@ def gradient(problem: Attention) -> Plan:
         for queries in _blocks(call):
             own = _of_block(call, queries)
             if statistics is not None and delta is not None and call.score is None and call.draw is None:
-                of_rows = statistics[:, :, queries, 0], delta[..., queries]
+                of_rows = statistics[:, :, queries], delta[..., queries]
                 gradients = _pulled(call, own, d[:, :, queries], *of_rows, wanted, queries.start)
                 add(gradients)
                 continue
@@ -300,7 +326,7 @@ def gradient(problem: Attention) -> Plan:
             def of_wanted(*given: Array, own: list[Array] = own, first: int = queries.start) -> Any:
                 chosen = dict(zip(wanted, given, strict=True))
                 arrays = [chosen.get(i, one) for i, one in enumerate(own)]
-                return composed(call, *arrays, *call.tables, first=first)
+                return composed(call, *arrays, *call.tables, first=first)[:2]
 
             # Gradients of all but q are sums over the blocks, which halves would round.
             primals = [own[i].astype(acc, copy=False) if i else own[i] for i in wanted]

@@ -51,7 +51,7 @@ class Fed(Tabled):
     ahead_stages: int = 0
 
     name = "warpgroups"
-    needs, alone = (9, 0), 9
+    needs, major = (9, 0), 9
     efficiency = 0.6
     fed = True
     reserved = BARRIERS

@@ -7,10 +7,10 @@ from typing import Any
 
 from ... import namespace as ops
 from ...array import Array
-from ...cache import Cache
+from ...cache import Cache, options_key
 from ...elementwise.operands import require_array, require_arrays
 from ...ops.padding import folded
-from ..fused import Activation, common_dtype, is_int, layouts_of, options_key, require_activation, several
+from ..fused import Activation, common_dtype, is_int, layouts_of, require_activation, several
 from .operation import applied
 from .problem import Windows
 

@@ -337,7 +337,7 @@ class TmaWeights(Gradient):
 
     name = "tma"
     kernel = Kernel("nn/convolution/shifted_weights.cu")
-    needs, alone = (9, 0), 9
+    needs, major = (9, 0), 9
     writes_channels_last = True
 
     band: int

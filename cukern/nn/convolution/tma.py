@@ -112,7 +112,7 @@ def moves_by_one_or_two(gemm: Gemm, itemsize: int) -> bool:
 class _Mapped(Implicit):
     """What the variants share whose image and weights are loaded by maps."""
 
-    needs, alone = (9, 0), 9
+    needs, major = (9, 0), 9
     #: Threads of a block: two warpgroups multiply, one loads.
     threads: ClassVar[int] = 384
 

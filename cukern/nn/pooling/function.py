@@ -14,10 +14,10 @@ from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import asarray
-from ...cache import Cache
+from ...cache import Cache, options_key
 from ...elementwise.operands import require_array
 from ...function import Function
-from ..fused import common_dtype, layouts_of, options_key, several
+from ..fused import common_dtype, layouts_of, several
 from ..resampling import bands
 from ..resampling.function import resampled
 from . import families

@@ -10,10 +10,10 @@ from typing import Any
 
 from ... import namespace as ops
 from ...array import Array
-from ...cache import Cache
+from ...cache import Cache, options_key
 from ...elementwise.operands import require_array
 from ...function import Function
-from ..fused import common_dtype, layouts_of, lies_channels_last, options_key, several
+from ..fused import common_dtype, layouts_of, lies_channels_last, several
 from ..module import Module
 from . import bands
 from .bands import Band

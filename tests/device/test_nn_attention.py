@@ -268,7 +268,7 @@ def test_half_types_are_scaled_before_they_are_multiplied(device: ck.Device) -> 
 
 
 def test_gradients_of_large_scores_have_all_digits(device: ck.Device) -> None:
-    """Scores that differ by little and are exact, around 11,250, by the composed form and what is chosen."""
+    """Scores that differ by little and are exact, around 11,250, by what is chosen, and composed on the host."""
     rng = np.random.default_rng(0)
     q, k = (rng.integers(-2, 3, (1, 2, 64, 8)).astype(np.float32) for _ in range(2))
     q[..., 0] = k[..., 0] = 150
@@ -276,8 +276,10 @@ def test_gradients_of_large_scores_have_all_digits(device: ck.Device) -> None:
     weights = np.exp(0.5 * (q.astype(float) @ k.swapaxes(-1, -2) - 150**2) - 8)
     weights /= weights.sum(-1, keepdims=True)
     exact = weights.swapaxes(-1, -2) @ g
-    chosen: dict[str, Any] = {"chosen": nullcontext()}
-    for name, forced in {**chosen, "composed": GRADIENT.only("composed")}.items():
+    forms: dict[str, Any] = {"chosen": nullcontext()}
+    if device.addressable:  # a GPU composes those of wide heads alone
+        forms["composed"] = GRADIENT.only("composed")
+    for name, forced in forms.items():
         arrays = [ck.asarray(one) for one in (q, k, v)]
         with ck.Tape() as tape:
             tape.watch(*arrays)

@@ -315,15 +315,15 @@ class Clock:
 def collectives(options: argparse.Namespace) -> None:
     world, device = distributed.world(), ck.zeros(1).device
     torch: Any = None
-    if device.kind == "cuda" and not options.no_torch:
-        import torch
-
-        started(torch, options.folder)
     table = Table(
         options.folder / "table.md",
         f"all_reduce over {world.size} x {device.properties.name}, us",
         ["", "called", "PyTorch's", "in a graph", "PyTorch's", "GB/s on the bus", "PyTorch's"],
     )
+    if device.kind == "cuda" and not options.no_torch:
+        import torch
+
+        started(torch, options.folder)
     for dtype in ("float32", "bfloat16"):
         for mib in options.mib if options.scale == 1 else MIB[::3]:
             table.row(*all_reduces(mib, dtype, torch, options.scale))

@@ -14,6 +14,7 @@ from ..device import Device, bundles, capture_hooks
 from ..device.interface import CompiledFunction, CompilerFailure
 from ..errors import CompileError, LaunchError
 from ..text import Dim3, render, signature
+from ..text.assemble import LEFT_OUT
 from ..text.syntax import unclosed
 from . import arguments
 from .repeat import Repeat, form_of
@@ -213,5 +214,11 @@ def compile_error(log: str, rendered: render.Rendered, target: object) -> Compil
         parts += [f"{name}, line {line}:", render.excerpt(render.source_of(name), line)]
     elif brace := unclosed(rendered.text):  # the compiler saw it in what follows the text
         parts.insert(1, brace)
+    if rendered.plain:
+        parts += [
+            line.removeprefix("// ")
+            for line in rendered.text.split("\n")
+            if line.startswith(f"// {LEFT_OUT}")
+        ]
     parts.append(f"bound variables: {render.describe(rendered.variables)}")
     return CompileError("\n".join(parts), log, rendered.text)

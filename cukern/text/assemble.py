@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from .conditions import Conditions
+from .host_macros import without_host_macros
 
-#: Headers of the host's libraries, which kernels do not need; NVRTC has none of them.
-_HOST_HEADERS = re.compile(
-    rb"[a-z_0-9]+|(?:assert|ctype|dirent|errno|fcntl|float|getopt|inttypes|iso646|limits|locale|malloc|math|memory|omp|"
-    rb"pthread|sched|setjmp|signal|stdarg|stdbool|stddef|stdint|stdio|stdlib|string|strings|time|unistd|values|wchar|"
-    rb"sys/\w+|mpi|nccl|cuda|cuda_runtime|cuda_runtime_api|cuda_profiler_api|curand|cublas\w*|cudnn|cufft|cusolver\w*|"
-    rb"cusparse|nvToolsExt|helper_\w+)\.h|(?:ATen|boost|c10|thrust|torch)/.*"
+#: Headers with something for kernels. Of others, a kernel can use nothing but what `definitions` gives.
+_OF_DEVICE = re.compile(
+    rb"(?:cuda|cub|cooperative_groups)/.*|(?:cooperative_groups|cuComplex|cuda_(?:bf16|fp\d+|pipeline|awbarrier)|"
+    rb"cuda_\w+_primitives|cu\w+_kernel|device_\w+|math_\w+|mma|sm_\w+|(?:vector|surface|texture)_\w+)\.h"
 )
 #: The parts of cub/cub.cuh, which NVRTC cannot include as a whole.
 _CUB = {
@@ -87,10 +86,47 @@ _DEFINED = {
     "UINT16_MAX": "65535",
     "INT64_MAX": "9223372036854775807LL",
     "UINT64_MAX": "0xffffffffffffffffull",
+    "LONG_MIN": "(-9223372036854775807L - 1)",
+    "M_LN10": "2.30258509299404568402",
+    "M_LOG10E": "0.43429448190325182765",
+    "M_2_SQRTPI": "1.12837916709551257390",
+    "FLT_DIG": "6",
+    "DBL_DIG": "15",
+    "FLT_MANT_DIG": "24",
+    "DBL_MANT_DIG": "53",
+    "FLT_RADIX": "2",
+    "SCHAR_MAX": "127",
+    "SCHAR_MIN": "(-128)",
+    "CHAR_MAX": "127",
+    "CHAR_MIN": "(-128)",
+    "INT8_MAX": "127",
+    "INT8_MIN": "(-128)",
+    "INT16_MAX": "32767",
+    "INT16_MIN": "(-32767 - 1)",
+    "INT64_MIN": "(-9223372036854775807LL - 1)",
     "UINT64_C(x)": "x##ull",
     "UINT32_C(x)": "x##u",
     "INT64_C(x)": "x##ll",
 }
+#: NVRTC has none of these.
+_BUILTINS = """#ifdef __CUDACC_RTC__
+#define __builtin_inff() __builtin_bit_cast(float, 0x7f800000)
+#define __builtin_nanf(text) __builtin_bit_cast(float, 0x7fc00000)
+#define __builtin_inf() __builtin_bit_cast(double, 0x7ff0000000000000ll)
+#define __builtin_nan(text) __builtin_bit_cast(double, 0x7ff8000000000000ll)
+#endif"""
+_VERSIONS = {"CUDART_VERSION", "CUDA_VERSION", "__CUDACC_VER_MAJOR__", "__CUDACC_VER_MINOR__"}
+#: That of the host is of the CUDA whose functions it has.
+_VERSION = """#ifndef __CUDACC_RTC__
+#define __CUDACC_VER_MAJOR__ 12
+#define __CUDACC_VER_MINOR__ 9
+#define CUDART_VERSION 12090
+#endif
+#ifndef CUDA_VERSION
+#define CUDA_VERSION CUDART_VERSION
+#endif"""
+#: Begins the comment that names what is left out of a program.
+LEFT_OUT = "Left out, as no code of kernels"
 #: What the compilers of CUDA define, for programs that choose by them what runs on a GPU.
 _COMPILER = {"__CUDACC__": "1", "__CUDA_ARCH__": "900"}
 _TYPES = {
@@ -105,13 +141,13 @@ _TYPES = {
 }
 #: Functions of a warp that GPUs no longer have.
 _OLD = {
-    "__ballot": "(...) __ballot_sync(__activemask(), __VA_ARGS__)",
-    "__any": "(...) __any_sync(__activemask(), __VA_ARGS__)",
-    "__all": "(...) __all_sync(__activemask(), __VA_ARGS__)",
-    "__shfl": "(...) __shfl_sync(__activemask(), __VA_ARGS__)",
-    "__shfl_up": "(...) __shfl_up_sync(__activemask(), __VA_ARGS__)",
-    "__shfl_down": "(...) __shfl_down_sync(__activemask(), __VA_ARGS__)",
-    "__shfl_xor": "(...) __shfl_xor_sync(__activemask(), __VA_ARGS__)",
+    "__ballot(...)": "__ballot_sync(__activemask(), __VA_ARGS__)",
+    "__any(...)": "__any_sync(__activemask(), __VA_ARGS__)",
+    "__all(...)": "__all_sync(__activemask(), __VA_ARGS__)",
+    "__shfl(...)": "__shfl_sync(__activemask(), __VA_ARGS__)",
+    "__shfl_up(...)": "__shfl_up_sync(__activemask(), __VA_ARGS__)",
+    "__shfl_down(...)": "__shfl_down_sync(__activemask(), __VA_ARGS__)",
+    "__shfl_xor(...)": "__shfl_xor_sync(__activemask(), __VA_ARGS__)",
 }
 
 
@@ -145,7 +181,7 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
     """
     seen: set[Path] = set()
     used = set(re.findall(r"\w+", source))
-
+    left_out: list[str] = []
     conditions = Conditions()
 
     def put(text: str, name: str, here: tuple[Path, ...]) -> str:
@@ -169,32 +205,50 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
                     f"#include <{part}>" for part in dict.fromkeys(_CUB[one] for one in _CUB if one in used)
                 ]
                 lines.append(f'#line {number + 1} "{name}"')
-            elif include[2] is None and not _HOST_HEADERS.fullmatch(include[1]):
+            elif include[2] is None and _OF_DEVICE.fullmatch(include[1]):
                 lines.append(line)
             else:
+                left_out.append(f"<{wanted}>" if include[2] is None else f'"{wanted}"')
                 lines.append("")
         return "\n".join(lines)
 
-    text = put(source, label, folders)
+    text, macros = without_host_macros(put(source, label, folders))
+    defined = definitions(text)
+    if "__forceinline__" in text:  # the host's compilers refuse it of functions that call themselves
+        defined.append("#ifndef __CUDACC_RTC__\n#undef __forceinline__\n#define __forceinline__\n#endif")
+    defined += _macros(text, _COMPILER)
+    parts = ['#line 1 "prelude/plain"', *defined, text] if defined else [text]
+    return "\n".join([*parts, *left_out_line([*dict.fromkeys(left_out), *macros])])
+
+
+def left_out_line(names: Iterable[str]) -> list[str]:
+    """The comment, as a line, that says what of a program is left out; none for nothing."""
+    listed = ", ".join(names)
+    return [f"// {LEFT_OUT}: {listed}"] if listed else []
+
+
+def _macros(text: str, values: Mapping[str, str]) -> list[str]:
+    words = set(re.findall(r"\w+", text))
+    return [
+        f"#ifndef {name.partition('(')[0]}\n#define {name} {value}\n#endif"
+        for name, value in values.items()
+        if name.partition("(")[0] in words
+    ]
+
+
+def definitions(text: str) -> list[str]:
+    """Definitions of what a text may use of the headers that are left out, each with its own line breaks."""
     words = set(re.findall(r"\w+", text))
     declared = set(re.findall(r"\btypedef\b[^;{}]*?\b(\w+)\s*;|\busing\s+(\w+)\s*=", text))
     own = {name for names in declared for name in names}
     defined = [
         f"typedef {kind} {name};" for name, kind in _TYPES.items() if name in words and name not in own
     ]
-    defined += [
-        f"#ifndef {name.partition('(')[0]}\n#define {name} {value}\n#endif"
-        for name, value in _DEFINED.items()
-        if name.partition("(")[0] in words
-    ]
-    defined += [
-        f"#ifndef {name}\n#define {name}{value}\n#endif" for name, value in _OLD.items() if name in words
-    ]
-    if "__forceinline__" in words:  # the host's compilers refuse it of functions that call themselves
-        defined.append("#ifndef __CUDACC_RTC__\n#undef __forceinline__\n#define __forceinline__\n#endif")
-    defined += [
-        f"#ifndef {name}\n#define {name} {value}\n#endif"
-        for name, value in _COMPILER.items()
-        if name in words
-    ]
-    return "\n".join([*(['#line 1 "prelude/plain"'] if defined else []), *defined, text])
+    macros = _macros(text, {**_DEFINED, **_OLD})
+    if "__builtin_" in text or any("__builtin_" in macro for macro in macros):
+        defined.append(_BUILTINS)
+    if any(word.startswith("CUDART_") and word not in _VERSIONS for word in words):
+        defined.append("#include <math_constants.h>")
+    if not words.isdisjoint(_VERSIONS):
+        defined.append(_VERSION)
+    return defined + macros

@@ -17,6 +17,8 @@ _NUMBER = re.compile(r"\(?\s*((?:\d+|0[xX][0-9a-fA-F]+)[uUlL]*)\s*\)?")
 _ARITHMETIC = re.compile(r"[\d\sxXa-fA-F()<>=!&|+*%-]*")
 #: Defined wherever CUDA C++ is compiled.
 _ALWAYS = {"__CUDACC__": "1", "__cplusplus": "201703"}
+#: The compiler knows its version.
+_VERSIONS = ("CUDART_VERSION", "CUDA_VERSION")
 _TOKEN = re.compile(r"0[xX][0-9a-fA-F]+|\d+|&&|\|\||<<|>>|[<>=!]=|\S")
 #: The operators of `_ARITHMETIC`, which has no division; binary ones with their precedence.
 _UNARY: dict[str, Callable[[int], int]] = {"!": operator.not_, "+": operator.pos, "-": operator.neg}
@@ -138,7 +140,7 @@ class Conditions:
         if name in self._values:
             return True
         own = re.search(rf"#[ \t]*define[ \t]+{re.escape(name)}\b", text)
-        return None if name.startswith("__") and not own else False
+        return None if (name.startswith("__") or name in _VERSIONS) and not own else False
 
     def _holds(self, condition: str, text: str) -> bool | None:
         """Whether a condition holds; None if that depends on the compiler or is beyond this arithmetic."""

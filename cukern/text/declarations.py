@@ -104,6 +104,20 @@ def _dynamic_shared(node: tree_sitter.Node) -> DynamicShared | None:
     return DynamicShared(node.start_byte, node.end_byte, type_text, name, at_file_scope)
 
 
+#: The declaration of dynamic shared memory in a macro's value, with a name that it may paste together.
+_SHARED_IN_MACRO = re.compile(
+    rb"\bextern\s+__shared__\s+([\w:<>, \t]*[\w>])\s+(\w+(?:\s*##\s*\w+)*)\s*\[\s*\]"
+)
+
+
+def _shared_in_macro(node: tree_sitter.Node | None) -> Iterator[DynamicShared]:
+    if node is None:
+        return
+    for match in _SHARED_IN_MACRO.finditer(node.text or b""):
+        start, end = node.start_byte + match.start(), node.start_byte + match.end()
+        yield DynamicShared(start, end, match[1].decode(), match[2].decode(), False)
+
+
 def _defines(node: tree_sitter.Node | None) -> bool:
     """Whether a type is a struct, union or enumeration that is defined where it is named."""
     return (
@@ -164,9 +178,9 @@ class Declared:
                 if any(child.type == "__global__" for child in node.children):
                     self.kernels.append(node)
             elif kind in ("preproc_function_def", "preproc_def"):
-                value = text_of(node.child_by_field_name("value"))
-                name = text_of(node.child_by_field_name("name"))
-                self.bodies.setdefault(name, set()).update(re.findall(r"\w+", value))
+                value, name = node.child_by_field_name("value"), text_of(node.child_by_field_name("name"))
+                self.bodies.setdefault(name, set()).update(re.findall(r"\w+", text_of(value)))
+                self.shared += _shared_in_macro(value)
             elif kind == "declaration" and (shared := _dynamic_shared(node)):
                 self.shared.append(shared)
 

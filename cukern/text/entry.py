@@ -15,7 +15,7 @@ import tree_sitter
 
 from ..errors import TemplateError
 from .declarations import function_declarator
-from .needed import expanded_annotations, needed
+from .needed import COMMENT, expanded_annotations, needed
 from .syntax import first_problem, syntax_tree, text_of
 
 
@@ -94,9 +94,14 @@ def _sort_out(
             left_out.append(template if template is not None and node.parent == template else node)
 
 
-def _parameters(template: tree_sitter.Node) -> list[tree_sitter.Node]:
+def _parameters(template: tree_sitter.Node) -> list[str]:
     listed = template.child_by_field_name("parameters")
-    return [] if listed is None else listed.named_children
+    return [] if listed is None else [_code(node) for node in listed.named_children if node.type != "comment"]
+
+
+def _code(node: tree_sitter.Node) -> str:
+    """The text of a node on one line, without comments."""
+    return " ".join(COMMENT.sub(" ", text_of(node)).split())
 
 
 def _template_parameters(template: tree_sitter.Node) -> Iterator[tuple[str, str]]:
@@ -105,8 +110,7 @@ def _template_parameters(template: tree_sitter.Node) -> Iterator[tuple[str, str]
     Raises:
         TemplateError: a parameter takes any number of arguments.
     """
-    for node in _parameters(template):
-        text = text_of(node)
+    for text in _parameters(template):
         if "..." in text:
             raise TemplateError(f"{text}: a kernel's template cannot take any number of arguments here")
         declared, _, default = text.partition("=")
@@ -165,7 +169,7 @@ def _substituted(node: tree_sitter.Node, values: dict[str, str]) -> str:
             edits.append((one.start_byte - base, one.end_byte - base, values[text_of(one)]))
     for start, end, value in sorted(edits, reverse=True):
         text = text[:start] + value.encode() + text[end:]
-    return text.decode()
+    return " ".join(COMMENT.sub(" ", text.decode()).split())
 
 
 def _wrapper(kernel: _Kernel, values: dict[str, str], head: str) -> str:
@@ -238,9 +242,9 @@ def kernels(text: str) -> dict[str, list[tuple[str, bool, str]]]:
         if one.template is not None:
             types = {
                 name
-                for node in _parameters(one.template)
-                if re.match(r"(typename|class)\b", text_of(node))
-                for name in re.findall(r"\w+", text_of(node).partition("=")[0])[-1:]
+                for text in _parameters(one.template)
+                if re.match(r"(typename|class)\b", text)
+                for name in re.findall(r"\w+", text.partition("=")[0])[-1:]
             }
             listed = [(name, name in types, default) for name, default in _template_parameters(one.template)]
         result[one.qualified] = listed

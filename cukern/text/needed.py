@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import tree_sitter
 
+from .assemble import left_out_line
+from .std_names import only_in_std, with_std
 from .syntax import WORDS, syntax_tree, text_of
 
 _ON_DEVICE = {
@@ -25,6 +27,7 @@ _ON_DEVICE = {
 #: Words that a macro which annotates functions may consist of.
 _ANNOTATIONS = {"__host__", "__device__", "__global__", "__forceinline__", "__noinline__", "inline", "static"}
 _ANNOTATIONS |= {"extern", '"C"', "constexpr", "__inline__", "__restrict__", "__launch_bounds__"}
+_ANNOTATIONS |= {"__shared__", "__constant__", "void"}
 _MACRO = re.compile(
     r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([\w\" \t]+?)[ \t]*(?://.*|/\*.*\*/[ \t]*)?$", re.MULTILINE
 )
@@ -36,7 +39,25 @@ _GROUPS = (
     "declaration_list",
 )
 _TYPES = ("struct_specifier", "class_specifier", "union_specifier")
-_COMMENT = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)")
+COMMENT = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)")
+#: What makes names of a namespace known without it.
+_USING = re.compile(r"using\s+namespace\b")
+#: Headers that a kernel includes only if it names a part of their path, as the host has none or few of them.
+_OF_NAMES = re.compile(
+    rb"^[ \t]*#[ \t]*include[ \t]*<((?:cuda|cub)/[^>\n]*|mma\.h|cooperative_groups[./][^>\n]*)>", re.MULTILINE
+)
+#: Names of such headers, by a part of their path.
+_SPACES = {
+    "mma": {"wmma", "nvcuda"},
+    "cooperative_groups": {
+        "cooperative_groups",
+        "thread_block",
+        "thread_group",
+        "grid_group",
+        "cluster_group",
+    }
+    | {"this_thread_block", "this_grid", "this_cluster", "tiled_partition", "coalesced_threads"},
+}
 #: The first line that is not of the prelude.
 _OWN = re.compile(rb'^#line \d+ "(?!prelude/)', re.MULTILINE)
 
@@ -148,7 +169,7 @@ def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
         item.droppable = item.names.isdisjoint({""}) and (
             declared is None or declared.type != "enum_specifier"
         )
-    elif inner.type == "alias_declaration":
+    elif inner.type in ("alias_declaration", "namespace_alias_definition"):
         item.names = frozenset([text_of(inner.child_by_field_name("name"))])
     elif inner.type in _TYPES:
         item.names = frozenset(_type_names(inner))
@@ -157,6 +178,8 @@ def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
         item.of_host = True
     elif inner.type == "using_declaration" and re.match(r"using\s+std\s*::", text_of(inner)):
         item.of_host = True  # what a kernel uses of std is global here
+    elif text_of(inner).split() == ["using", "namespace", "std;"]:
+        item.names = only_in_std()
     else:
         item.droppable = False
     return item
@@ -249,7 +272,7 @@ def _kept(source: bytes) -> tuple[list[_Item], set[int], set[str]]:
     annotated = _annotated(items)
     for item in items:
         item.of_host = item.of_host and item.names.isdisjoint(annotated)
-    kernels = [item for item in items if "__global__" in item.words]
+    kernels = [item for item in items if "__global__" in item.words and not item.of_host]
     by_name: dict[str, list[_Item]] = {}
     for item in items:
         for name in item.names if not item.of_host else ():
@@ -266,20 +289,45 @@ def _kept(source: bytes) -> tuple[list[_Item], set[int], set[str]]:
     return items, kept, annotated
 
 
+def _unneeded_headers(source: bytes, items: list[_Item]) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The headers of which a text's needed declarations name nothing, and where they are included; also what says
+    that names come from their namespaces, without a name.
+    """
+    named = [item for item in items if not item.node.type.startswith("preproc_inc")]
+    of_space = [item for item in named if _USING.match(text_of(item.node))]
+    words = {word for item in named if item not in of_space for word in item.words}
+    kept, dropped = set(), set()
+    for match in _OF_NAMES.finditer(source):
+        path = re.findall(r"\w+", re.sub(r"\.\w+$", "", match[1].decode()))
+        spaces = {word for part in path for word in _SPACES.get(part, {part})}
+        if words.isdisjoint(spaces):
+            dropped |= spaces
+            yield f"<{match[1].decode()}>", match.span()
+        else:
+            kept |= spaces
+    for item in of_space:
+        if not item.words.isdisjoint(dropped - kept):
+            yield "", (item.node.start_byte, item.node.end_byte)
+
+
 def needed(text: str) -> str:
-    """The text with what its kernel does not need overwritten by spaces."""
+    """The text with what its kernel does not need overwritten by spaces, and a comment that names it."""
     source = text.encode()
     own = _OWN.search(source)
     items, kept, annotated = _kept(source)
-    spans = []
+    headers = list(_unneeded_headers(source, [item for item in items if id(item) in kept]))
+    spans, host = [place for _, place in headers], [name for name, _ in headers]
     for item in items:
         if item.node.type.startswith("preproc") or (own and item.node.start_byte < own.start()):
             continue
         nodes = _left_out(item.node, annotated) if id(item) in kept else [item.node]
+        host += sorted(item.names) if item.of_host else []
         spans += [(node.start_byte, node.end_byte) for node in nodes]
     for start, end in sorted(spans, reverse=True):
         source = source[:start] + re.sub(rb"[^\n]", b" ", source[start:end]) + source[end:]
-    return source.decode()
+    return with_std(
+        "\n".join([source.decode(), *left_out_line(name for name in dict.fromkeys(host) if name)])
+    )
 
 
 def reached(text: str) -> str:
@@ -292,4 +340,4 @@ def reached(text: str) -> str:
         for item in items
         if id(item) in kept and not (own and item.node.start_byte < own.start())
     ]
-    return _COMMENT.sub(" ", "\n".join(parts))
+    return COMMENT.sub(" ", "\n".join(parts))

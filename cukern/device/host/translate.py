@@ -62,8 +62,13 @@ def shared_edit(text: bytes, shared: DynamicShared) -> Edit:
     inner = old.rpartition(shared.name)[2].partition("]")[2].rstrip().removesuffix(";").strip()
     declared = f"cukern::Pointer<{shared.type_text}{inner}> {shared.name}"
     # At file scope there is no buffer yet: the entry point sets the pointer for each block.
-    here, later = f"const {declared} = cukern::dynamic_shared();", f"static thread_local {declared};"
-    return shared.start, shared.end, (later if shared.at_file_scope else here) + "\n" * old.count("\n")
+    new = (
+        f"static thread_local {declared}"
+        if shared.at_file_scope
+        else f"const {declared} = cukern::dynamic_shared()"
+    )
+    # A macro leaves the semicolon to those who use it.
+    return shared.start, shared.end, new + ";" * old.rstrip().endswith(";") + "\n" * old.count("\n")
 
 
 def _index_terms(node: tree_sitter.Node) -> list[tree_sitter.Node] | None:

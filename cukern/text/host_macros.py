@@ -1,0 +1,156 @@
+"""Macros that a plain text uses but does not define, where declarations stand: they are of the host's libraries.
+
+``PYBIND11_MODULE(...) {...}``, ``TORCH_LIBRARY(...) {...}``, ``REGISTER(f);`` and the like say nothing to the compilers
+of kernels, and a parser takes what follows them for something else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+#: What is passed over as a whole, or may begin or end a declaration.
+_TOKEN = re.compile(
+    r'//[^\n]*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*|\w+|\s+|->|.',
+    re.MULTILINE,
+)
+_DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)]*\))?(.*(?:(?<=\\)\n.*)*)", re.MULTILINE)
+#: Words before a parenthesis that no text defines.
+_WORDS = {
+    "alignas",
+    "asm",
+    "decltype",
+    "explicit",
+    "operator",
+    "static_assert",
+    "typeof",
+    "noexcept",
+    "requires",
+}
+_CONDITION = re.compile(r"[ \t]*#[ \t]*(if|el|endif)")
+_LINKED = re.compile(r"\b(?:namespace\b|extern\s*\"C)")
+
+
+def _macros(text: str) -> tuple[set[str], set[str]]:
+    """The macros of a text, and the words before parentheses that are none, or are one that begins with such a word."""
+    values = {name: re.findall(r"\w+", value.replace("\\\n", " ")) for name, value in _DEFINED.findall(text)}
+    words = set(re.findall(r"\b([A-Za-z]\w*)\s*\(", text)) - _WORDS
+    unknown = words - values.keys() - set(re.findall(r"\b(?!return\b|else\b)\w+[ \t*&]+(\w+)\s*\(", text))
+    device = re.compile(r"__\w+__")
+    for _ in range(4):
+        unknown |= {
+            name
+            for name, value in values.items()
+            if value and value[0] in unknown and not any(device.fullmatch(word) for word in value)
+        }
+    return set(values), unknown
+
+
+class _Reader:
+    """The tokens of a text, read one after another."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = [(match[0], match.start()) for match in _TOKEN.finditer(text)]
+        self.at = 0
+
+    def peek(self) -> str:
+        """The next token after spaces and comments, which become past; empty at the end."""
+        while self.at < len(self._tokens):
+            token = self._tokens[self.at][0]
+            if not (token.isspace() or token.startswith(("//", "/*"))):
+                return token
+            self.at += 1
+        return ""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether each branch of a condition closes the braces that it opens, so that braces can be counted."""
+        depth, conditions = 0, []
+        for token, _ in self._tokens:
+            depth += (token == "{") - (token == "}")
+            word = _CONDITION.match(token)
+            if word is None:
+                continue
+            if word[1] == "if":
+                conditions.append(depth)
+            elif not conditions or conditions[-1] != depth:
+                return False
+            elif word[1] == "endif":
+                conditions.pop()
+        return depth == 0
+
+    @property
+    def offset(self) -> int:
+        """Where the next token begins."""
+        return self._tokens[self.at][1] if self.at < len(self._tokens) else -1
+
+    def closed(self) -> bool:
+        """Pass over a bracket and what it holds; return whether it is closed."""
+        depth = 0
+        while self.at < len(self._tokens):
+            token = self._tokens[self.at][0]
+            self.at += 1
+            depth += (token in "({[" and len(token) == 1) - (token in ")}]" and len(token) == 1)
+            if depth == 0:
+                return True
+        return False
+
+
+def _uses(text: str, known: set[str], unknown: set[str]) -> Iterator[tuple[str, int, int]]:
+    """The name of each macro that is used where a declaration begins, and the range of its use."""
+    reader = _Reader(text)
+    begins, head, after = reader.is_sound, 0, False
+    while token := reader.peek():
+        start = reader.offset
+        if begins:
+            head = start
+        if begins and token in known and token not in unknown:
+            reader.at += 1
+            after = reader.peek() == "(" and reader.closed()  # a macro, perhaps without a semicolon
+            begins = False
+            continue
+        if (begins or (after and token.isupper())) and token in unknown:
+            reader.at += 1
+            if reader.peek() == "(" and (end := _end(reader, text)):
+                yield token, start, end
+                continue
+            begins = after = False
+        elif token == "{" and not _LINKED.search(text, head, start):
+            reader.closed()
+            begins = True
+        else:
+            reader.at += 1
+            begins, after = token in (";", "{", "}") or token.startswith("#"), False
+
+
+def _end(reader: _Reader, text: str) -> int:
+    """Pass over the arguments and what belongs to them; return where that ends, 0 if it is no use of a macro."""
+    before = reader.at
+    if re.match(r"\(\s*[*&]", text[reader.offset : reader.offset + 40]) or not reader.closed():
+        reader.at = before
+        return 0
+    end = reader.offset
+    while (token := reader.peek()) in (".", "->", "{"):
+        if token != "{":
+            reader.at += 1
+            reader.peek()  # a member's name
+            reader.at += 1
+            if reader.peek() != "(":
+                continue
+        if not reader.closed():
+            break
+        end = reader.offset
+        if token == "{":
+            break
+    if reader.peek() == ";":
+        reader.at += 1
+        end = reader.offset
+    return len(text) if end < 0 else end
+
+
+def without_host_macros(text: str) -> tuple[str, list[str]]:
+    """A text whose uses of unknown macros are overwritten by spaces, and the names of these macros."""
+    uses = list(_uses(text, *_macros(text)))
+    for _, start, end in reversed(uses):
+        text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
+    return text, list(dict.fromkeys(name for name, _, _ in uses))

@@ -1,0 +1,42 @@
+"""Names of the C++ library in kernels, which the host and NVRTC get from one text: ``templates/prelude/std.cuh``."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from .assemble import definitions
+from .line_directives import directive
+from .render import source_of
+
+_TEMPLATE = "prelude/std.cuh"
+_OWN = re.compile(r'^#line \d+ "(?!prelude/)', re.MULTILINE)
+_COMMENTS = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)|\"(?:\\.|[^\"\\\n])*\"")
+_USES = re.compile(r"\bstd\s*::|\busing\s+namespace\s+std\b")
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(cuda/std/\w+)>.*$", re.MULTILINE)
+
+
+@lru_cache(maxsize=1)
+def _library() -> str:
+    text = source_of(_TEMPLATE)
+    return "\n".join([*definitions(text), directive(_TEMPLATE, 1), text])
+
+
+@lru_cache(maxsize=1)
+def only_in_std() -> frozenset[str]:
+    """The names that kernels do not have without ``std::``."""
+    made = re.findall(r"(?:\bstruct|\busing|CUKERN_\w+\() ?(\w+)(?=[ ,:<;])", _library())
+    return frozenset([*made, "swap", "exchange", "clamp", "move", "forward", "bit_cast", "make_pair"])
+
+
+def with_std(text: str) -> str:
+    """A rendered text with what its own part names of ``std`` and ``cuda::std`` defined before that part."""
+    own = _OWN.search(text)
+    at = own.start() if own else 0
+    if not _USES.search(_COMMENTS.sub(" ", text[at:])):
+        return text
+    headers = []
+    for header in dict.fromkeys(_INCLUDE.findall(text)):  # NVRTC may have CUDA's own, with more in it
+        headers += [f"#if defined(__CUDACC_RTC__) && __has_include(<{header}>)", f"#include <{header}>"]
+        headers += ["#define CUKERN_CUDA_STD", "#endif"]
+    return "\n".join([text[:at], *headers, _library(), _INCLUDE.sub("", text[at:])])

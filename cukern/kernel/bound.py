@@ -11,7 +11,7 @@ from ..array import Array
 from ..autodiff import tape, writes
 from ..cache import Cache
 from ..device import Device, bundles, capture_hooks
-from ..device.interface import CompiledFunction, CompilerFailure
+from ..device.interface import CompiledFunction, CompilerFailure, Properties
 from ..errors import CompileError, LaunchError
 from ..text import Dim3, render, signature
 from ..text.assemble import LEFT_OUT
@@ -156,8 +156,10 @@ class BoundKernel:
         limits = self.device.properties
         for axis, size, limit in zip("xyz", grid, limits.max_grid, strict=True):
             if size > limit:
+                longest = limits.max_grid[0]
+                more = f", and {longest} along x" if longest > limit else ""
                 raise LaunchError(
-                    f"{self.signature.name}: grid.{axis} is {size}, and {limits.name} takes {limit} at most"
+                    f"{self.signature.name}: grid.{axis} is {size}, and {_taker(limits)} takes {limit} at most{more}"
                 )
         for axis, size, blocks in zip("xyz", grid, self.signature.cluster, strict=True):
             if size % blocks:
@@ -170,8 +172,13 @@ class BoundKernel:
         if self._static_shared + shared > limits.max_shared_memory_per_block:
             raise LaunchError(
                 f"{self.signature.name}: shared is {shared} bytes besides {self._static_shared} static ones, "
-                f"and {limits.name} has {limits.max_shared_memory_per_block} a block"
+                f"and {_taker(limits)} has {limits.max_shared_memory_per_block} a block"
             )
+
+
+def _taker(limits: Properties) -> str:
+    """Whose the limits of launches are, in words."""
+    return limits.name if any(limits.compute_capability) else "the host, with the limits of a GPU,"
 
 
 def _check_block(block: Dim3, device: Device, parsed: signature.Signature) -> None:
@@ -181,7 +188,7 @@ def _check_block(block: Dim3, device: Device, parsed: signature.Signature) -> No
         n > m for n, m in zip(block, limits.max_block, strict=True)
     ):
         raise LaunchError(
-            f"{name}: block is {block}, {threads} threads; {limits.name} takes "
+            f"{name}: block is {block}, {threads} threads; {_taker(limits)} takes "
             f"{limits.max_threads_per_block} at most, and {limits.max_block} along x, y and z"
         )
     if threads == 0:
@@ -189,7 +196,7 @@ def _check_block(block: Dim3, device: Device, parsed: signature.Signature) -> No
     blocks = math.prod(parsed.cluster)
     if blocks > limits.max_blocks_per_cluster:
         raise LaunchError(
-            f"{name}: its clusters have {blocks} blocks, and {limits.name} takes "
+            f"{name}: its clusters have {blocks} blocks, and {_taker(limits)} takes "
             f"{limits.max_blocks_per_cluster} at most"
         )
 

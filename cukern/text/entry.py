@@ -15,6 +15,7 @@ import tree_sitter
 
 from ..errors import TemplateError
 from .declarations import function_declarator
+from .line_directives import origin
 from .needed import COMMENT, expanded_annotations, needed
 from .syntax import first_problem, syntax_tree, text_of
 
@@ -211,6 +212,11 @@ def _chosen(
     kernels = [kernel for kernel in kernels if "<" not in kernel.name]
     known = [kernel.qualified for kernel in kernels]
     fits = [kernel for kernel in kernels if wanted is None or name in (kernel.qualified, kernel.name)]
+    if len(fits) > 1 and len({kernel.qualified for kernel in fits}) == 1:
+        raise TemplateError(
+            f"{name}: expected one __global__ function of this name, found {len(fits)}, in "
+            f"{', '.join(_place(kernel, text) for kernel in fits)}: overloads have one name, so give each its own"
+        )
     if len(fits) != 1:
         names = ", ".join(dict.fromkeys(known)) or "none"
         asked = "one __global__ function" if wanted is None else f"one __global__ function {name}"
@@ -219,6 +225,55 @@ def _chosen(
             f"expected {asked} in a kernel's text, found {names}{first_problem(root, text)}{hint}"
         )
     return fits[0], _split(rest.strip().removesuffix(">"))
+
+
+def _place(kernel: _Kernel, text: str) -> str:
+    """The line of a kernel in the user's text."""
+    return origin(text, len((text.encode()[: kernel.node.start_byte]).decode()))
+
+
+_ATTRIBUTES = re.compile(
+    r"\b(?:__launch_bounds__|__maxnreg__|__cluster_dims__|__align__|__attribute__|__declspec|alignas)\s*"
+    r"\((?:[^()]|\([^()]*\))*\)|\[\[.*?\]\]"
+)
+_CXX = {
+    "static",
+    "inline",
+    "extern",
+    "C",
+    "void",
+    "auto",
+    "const",
+    "constexpr",
+    "noexcept",
+    "typename",
+    "template",
+}
+
+
+def _check_head(kernel: _Kernel, text: str) -> None:
+    """Raise an error that names a macro before a kernel's name, if the text has not defined it.
+
+    Raises:
+        TemplateError: there is one.
+    """
+    head = _ATTRIBUTES.sub(" ", COMMENT.sub(" ", (kernel.node.text or b"").decode().partition("{")[0]))
+    before, _, rest = head.partition("(")
+    words = re.findall(r"\w+", re.sub(r"<.*|\w+\s*::", "", before))
+    called = re.match(r"[^()]*\)\s*\(", rest) is not None
+    suspects = [] if {"void", "auto"}.isdisjoint(words) else words if called else words[:-1]
+    for word in suspects:
+        if word not in _CXX and not word.startswith("__") and not _names(text, word):
+            raise TemplateError(
+                f"{word}, in {_place(kernel, text)}, is no word of C++ and no macro that the text defines: give its "
+                f'value, which may be empty, as in defines={{"{word}": ""}}, or the folder of the file that has it, as '
+                "in include=folder"
+            )
+
+
+def _names(text: str, word: str) -> bool:
+    """Whether a text may declare a macro or a type of a name."""
+    return re.search(rf"#[ \t]*define[ \t]+{word}\b|\b(?:using|typedef\b.*)\s{word}\b", text) is not None
 
 
 def _within(part: tuple[int, int], span: tuple[int, int]) -> bool:
@@ -283,6 +338,7 @@ def isolated(text: str, wanted: str | None) -> str:
     root = syntax_tree(source)
     _walk(root, functions, (), None, False)
     kernel, given = _chosen(functions[0], wanted, root, text)
+    _check_head(kernel, text)
     _refuse_launches(kernel)
     values = _arguments(kernel, given)
     edits: list[tuple[int, int, bytes]] = []

@@ -99,6 +99,15 @@ _DIRECTIVE = re.compile(r'#line (\d+) "(.*)"')
 _BLOCK = re.compile(r"<%[-+]?\s*(\w+)")
 
 
+def origin(text: str, at: int) -> str:
+    """The line of a template in which the character at an offset of a rendered text lies, in words."""
+    before = text[:at].split("\n")
+    for back, line in enumerate(reversed(before)):
+        if found := _DIRECTIVE.match(line):
+            return f"line {int(found[1]) + back - 1} of {found[2]}"
+    return f"line {len(before)}"
+
+
 def lines_of(text: str, name: str) -> set[int]:
     """The lines of the template ``name``, counted from 1, of which a rendered text has more than spaces."""
     lines: set[int] = set()

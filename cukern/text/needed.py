@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import tree_sitter
 
 from .assemble import left_out_line
+from .kernel_macros import expanded_kernels
 from .std_names import only_in_std, with_std
 from .syntax import WORDS, syntax_tree, text_of
 
@@ -82,7 +83,8 @@ def _words(text: str) -> set[str]:
 
 
 def expanded_annotations(text: str) -> str:
-    """The text with macros such as ``#define HD __host__ __device__`` replaced by what they mean."""
+    """The text with macros that make kernels, and such as ``#define HD __host__ __device__``, replaced by values."""
+    text = expanded_kernels(text)
     macros: dict[str, str] = {}
     for name, value in _MACRO.findall(text):
         if set(value.split()) <= _ANNOTATIONS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from .assemble import definitions
+from .definitions import definitions
 from .line_directives import directive
 from .render import source_of
 

@@ -124,7 +124,8 @@ CONSTANTS = """
 #endif
 __global__ void g(double* x) {
     const double all[] = {
-        INFINITY, -NAN, FLT_MAX, M_PI, INT_MAX, CUDART_INF_F, CUDART_PI, CUDART_ONE, CUDART_MIN_DENORM, LONG_MIN, FLT_DIG
+        INFINITY, -NAN, FLT_MAX, M_PI, INT_MAX, CUDART_INF_F, CUDART_PI, CUDART_ONE, CUDART_MIN_DENORM,
+        LONG_MIN, FLT_DIG
     };
     for (int i = 0; i < sizeof(all) / 8; ++i) x[i] = all[i];
 }

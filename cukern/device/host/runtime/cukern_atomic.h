@@ -59,6 +59,11 @@ CUKERN_ATOMIC(atomicExch, float, cukern::exchange_bits(at, value))
 CUKERN_ATOMIC_BY(atomicInc, unsigned, old >= value ? 0 : old + 1)
 CUKERN_ATOMIC_BY(atomicDec, unsigned, old == 0 || old > value ? value : old - 1)
 
+// Each component by itself, as on a GPU.
+CUKERN_ATOMIC(atomicAdd, float2, (float2{atomicAdd(&at->x, value.x), atomicAdd(&at->y, value.y)}))
+CUKERN_ATOMIC(atomicAdd, float4, (float4{atomicAdd(&at->x, value.x), atomicAdd(&at->y, value.y), atomicAdd(&at->z, value.z),
+                                         atomicAdd(&at->w, value.w)}))
+
 #define CUKERN_COMPARE_AND_SWAP(type)                                                                        \
     static inline type atomicCAS(type* at, type compare, type value) {                                       \
         __atomic_compare_exchange_n(at, &compare, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);         \

@@ -127,6 +127,14 @@ using nv_bfloat162 = __nv_bfloat162;
     static inline unsigned long long __##name##2ull_rz(T x) { return __float2ull_rz(x); }               \
     static inline T __low2##name(T2 a) { return a.x; }                                                  \
     static inline T __high2##name(T2 a) { return a.y; }                                                 \
+    static inline T2 __low2##pair(T2 a) { return {a.x, a.x}; }                                          \
+    static inline T2 __high2##pair(T2 a) { return {a.y, a.y}; }                                         \
+    static inline T2 __lows2##pair(T2 a, T2 b) { return {a.x, b.x}; }                                   \
+    static inline T2 __highs2##pair(T2 a, T2 b) { return {a.y, b.y}; }                                  \
+    static inline short __##name##2short_rn(T x) { return (short)max(-32768, min(32767, __float2int_rn(x))); } \
+    static inline short __##name##2short_rz(T x) { return (short)max(-32768, min(32767, __float2int_rz(x))); } \
+    static inline unsigned short __##name##2ushort_rn(T x) { return (unsigned short)min(65535u, __float2uint_rn(x)); } \
+    static inline unsigned short __##name##2ushort_rz(T x) { return (unsigned short)min(65535u, __float2uint_rz(x)); } \
     static inline T2 __halves2##pair(T a, T b) { return {a, b}; }                                       \
     static inline T2 make_##pair(T a, T b) { return {a, b}; }                                           \
     static inline T2 __##name##2##pair(T a) { return {a, a}; }                                          \
@@ -164,20 +172,47 @@ CUKERN_ARITHMETIC(__hsub_rn, __hsub2_rn, -)
 CUKERN_ARITHMETIC(__hmul_rn, __hmul2_rn, *)
 #undef CUKERN_ARITHMETIC
 
-#define CUKERN_COMPARE(name, op)                                                                        \
-    CUKERN_FORMAT inline bool name(CUKERN_S a, CUKERN_S b) { return a op b; }                           \
-    CUKERN_FORMAT inline CUKERN_S2 name##2(CUKERN_S2 a, CUKERN_S2 b) {                                  \
-        return {CUKERN_S(a.x op b.x ? 1.0f : 0.0f), CUKERN_S(a.y op b.y ? 1.0f : 0.0f)};                \
+// Saturated to [0, 1], NaN to 0.
+CUKERN_FORMAT inline CUKERN_S cukern_saturated(CUKERN_S a) { 
+    return a > CUKERN_S(0) ? fmin((float)a, 1.0f) : 0.0f;
+}
+CUKERN_FORMAT inline CUKERN_S2 cukern_saturated(CUKERN_S2 a) { return {cukern_saturated(a.x), cukern_saturated(a.y)}; }
+#define CUKERN_SATURATED(name, op)                                                                      \
+    CUKERN_FORMAT inline CUKERN_S name##_sat(CUKERN_S a, CUKERN_S b) { return cukern_saturated(a op b); } \
+    CUKERN_FORMAT inline CUKERN_S2 name##2_sat(CUKERN_S2 a, CUKERN_S2 b) { return cukern_saturated(a op b); }
+CUKERN_SATURATED(__hadd, +)
+CUKERN_SATURATED(__hsub, -)
+CUKERN_SATURATED(__hmul, *)
+#undef CUKERN_SATURATED
+
+// False of NaN, unlike the operator !=; the names with u are true of it. Pairs: as numbers, of both, and as masks.
+#define CUKERN_COMPARES(name, expression)                                                               \
+    CUKERN_FORMAT inline bool __h##name(CUKERN_S a, CUKERN_S b) { return expression; }                  \
+    CUKERN_FORMAT inline CUKERN_S2 __h##name##2(CUKERN_S2 a, CUKERN_S2 b) {                             \
+        return {CUKERN_S(__h##name(a.x, b.x) ? 1.0f : 0.0f), CUKERN_S(__h##name(a.y, b.y) ? 1.0f : 0.0f)}; \
+    }                                                                                                   \
+    CUKERN_FORMAT inline bool __hb##name##2(CUKERN_S2 a, CUKERN_S2 b) {                                 \
+        return __h##name(a.x, b.x) && __h##name(a.y, b.y);                                              \
+    }                                                                                                   \
+    CUKERN_FORMAT inline unsigned __h##name##2_mask(CUKERN_S2 a, CUKERN_S2 b) {                         \
+        return (__h##name(a.x, b.x) ? 0xffffu : 0) | (__h##name(a.y, b.y) ? 0xffff0000u : 0);           \
     }
-CUKERN_COMPARE(__heq, ==)
-CUKERN_COMPARE(__hne, !=)
-CUKERN_COMPARE(__hlt, <)
-CUKERN_COMPARE(__hle, <=)
-CUKERN_COMPARE(__hgt, >)
-CUKERN_COMPARE(__hge, >=)
+#define CUKERN_COMPARE(name, op)                                                                        \
+    CUKERN_COMPARES(name, a == a && b == b && a op b)                                                   \
+    CUKERN_COMPARES(name##u, a != a || b != b || a op b)
+CUKERN_COMPARE(eq, ==)
+CUKERN_COMPARE(ne, !=)
+CUKERN_COMPARE(lt, <)
+CUKERN_COMPARE(le, <=)
+CUKERN_COMPARE(gt, >)
+CUKERN_COMPARE(ge, >=)
+#undef CUKERN_COMPARES
 #undef CUKERN_COMPARE
 
 CUKERN_FORMAT inline bool __hisnan(CUKERN_S a) { return a != a; }
+CUKERN_FORMAT inline CUKERN_S2 __hisnan2(CUKERN_S2 a) {
+    return {CUKERN_S(a.x != a.x ? 1.0f : 0.0f), CUKERN_S(a.y != a.y ? 1.0f : 0.0f)};
+}
 CUKERN_FORMAT inline int __hisinf(CUKERN_S a) { return isinf((float)a) ? (a.bits & 0x8000 ? -1 : 1) : 0; }
 CUKERN_FORMAT inline CUKERN_S __hneg(CUKERN_S a) { return -a; }
 CUKERN_FORMAT inline CUKERN_S2 __hneg2(CUKERN_S2 a) { return -a; }
@@ -202,6 +237,20 @@ CUKERN_FORMAT inline CUKERN_S __hfma(CUKERN_S a, CUKERN_S b, CUKERN_S c) {
 }
 CUKERN_FORMAT inline CUKERN_S2 __hfma2(CUKERN_S2 a, CUKERN_S2 b, CUKERN_S2 c) {
     return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};
+}
+CUKERN_FORMAT inline CUKERN_S __hfma_sat(CUKERN_S a, CUKERN_S b, CUKERN_S c) { return cukern_saturated(__hfma(a, b, c)); }
+CUKERN_FORMAT inline CUKERN_S2 __hfma2_sat(CUKERN_S2 a, CUKERN_S2 b, CUKERN_S2 c) {
+    return cukern_saturated(__hfma2(a, b, c));
+}
+CUKERN_FORMAT inline CUKERN_S __hfma_relu(CUKERN_S a, CUKERN_S b, CUKERN_S c) {
+    return __hmax_nan(__hfma(a, b, c), CUKERN_S(0));
+}
+CUKERN_FORMAT inline CUKERN_S2 __hfma2_relu(CUKERN_S2 a, CUKERN_S2 b, CUKERN_S2 c) {
+    return {__hfma_relu(a.x, b.x, c.x), __hfma_relu(a.y, b.y, c.y)};
+}
+// Complex numbers in pairs: a * b + c.
+CUKERN_FORMAT inline CUKERN_S2 __hcmadd(CUKERN_S2 a, CUKERN_S2 b, CUKERN_S2 c) {
+    return {__hfma(-a.y, b.y, __hfma(a.x, b.x, c.x)), __hfma(a.y, b.x, __hfma(a.x, b.y, c.y))};
 }
 
 #define CUKERN_MATH(name, expression) \

@@ -13,6 +13,7 @@
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
+#define __maxnreg__(...)
 #define __align__(n) __attribute__((aligned(n)))  // may stand after other specifiers, as in CUDA
 
 #ifndef __clang__

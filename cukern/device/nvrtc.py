@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..errors import DeviceError
+from ..text import standard
 from .interface import CompilerFailure
 
 _Handle = ctypes.c_void_p
@@ -149,7 +150,7 @@ def compile(text: str, arch: str = "sm_90", name: str = "kernel.cu", options: Se
     library, includes = _library(), toolkit().includes
     flags = [
         f"--gpu-architecture={arch}",
-        "--std=c++17",
+        f"--std={standard(text)}",
         *(f"--include-path={folder}" for folder in includes),
     ]
     encoded = [flag.encode() for flag in (*flags, *options)]

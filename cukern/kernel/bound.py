@@ -13,8 +13,7 @@ from ..cache import Cache
 from ..device import Device, bundles, capture_hooks
 from ..device.interface import CompiledFunction, CompilerFailure, Properties
 from ..errors import CompileError, LaunchError
-from ..text import Dim3, render, signature
-from ..text.assemble import LEFT_OUT
+from ..text import LEFT_OUT, Dim3, render, signature
 from ..text.syntax import unclosed
 from . import arguments
 from .repeat import Repeat, form_of

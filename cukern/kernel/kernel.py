@@ -23,6 +23,7 @@ from .sizes import LARGEST_INDEX, as_dim3
 from .variables import Globals, State
 
 if TYPE_CHECKING:
+    from ..text.build import Build
     from ..text.stand_ins import StandIn
     from .bound import BoundKernel
 
@@ -67,7 +68,9 @@ class Kernel:
         checked: whether every launch on the host is a checked one: see :func:`cukern.testing.checked`.
         plain: whether ``source`` is CUDA C++ as it stands, and no template: it may have several kernels, also C++
             templates and in namespaces, of which ``kernel["name<float>"]`` chooses one. What runs on the host is left
-            out; files in quotes are included from the folder of the ``Path``.
+            out; files in quotes are included from the folder of the ``Path``. What a program's build gives its compiler
+            is given here too: ``defines={"N": 4}`` for macros, ``include=`` a folder or several in which files are
+            searched, ``std="c++20"``.
         variables: template variables. ``elem`` may be a dtype; by default it is the dtype of the first
             array of each call. ``acc``, ``index``, ``vec``, ``block``, ``block_x``, ``block_y``,
             ``block_z`` and ``name`` follow from the others unless they are given.
@@ -103,7 +106,9 @@ class Kernel:
         self.plain = bool(plain)
         self.entry: str | None = None
         if self.plain:
-            source, name = _assembled(source, name)
+            from ..text.build import Build
+
+            source, name = _assembled(source, name, Build.of(variables))
         if isinstance(source, os.PathLike):
             self.name = name or _stem(source)
             with open(source) as file:
@@ -385,7 +390,7 @@ def _remake(
     return kernel if entry is None else kernel[entry]
 
 
-def _assembled(source: str | os.PathLike[str], name: str | None) -> tuple[str, str]:
+def _assembled(source: str | os.PathLike[str], name: str | None, build: Build) -> tuple[str, str]:
     """The text of a plain source, with what it includes, and the kernel's name.
 
     Raises:
@@ -398,14 +403,14 @@ def _assembled(source: str | os.PathLike[str], name: str | None) -> tuple[str, s
 
         path = Path(source)
         text = path.read_text(encoding="utf-8-sig", errors="replace")
-        return assembled(text, path.name, (path.parent,)), name or path.stem
+        return assembled(text, path.name, (path.parent,), build), name or path.stem
     if not isinstance(source, str):
         raise TypeError(f"source: expected a string or a Path, got {type(source).__name__}")
     name = name or "kernel"
     if source.startswith("#line "):
         return source, name
     # Messages name the source by this label, and show its lines.
-    return assembled(source, render.add_source(source, name)), name
+    return assembled(source, render.add_source(source, name), build=build), name
 
 
 def _stem(path: str | os.PathLike[str]) -> str:

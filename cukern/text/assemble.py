@@ -6,14 +6,16 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from . import DEFAULT_STD, LEFT_OUT, STANDARD
+from .build import STANDARDS, Build
 from .conditions import Conditions
 from .definitions import definitions, of_compiler
 from .host_macros import without_host_macros
 
 #: Headers with something for kernels. Of others, a kernel can use nothing but what `definitions` gives.
 _OF_DEVICE = re.compile(
-    rb"(?:cuda|cub|cooperative_groups)/.*|(?:cooperative_groups|cuComplex|cuda_(?:bf16|fp\d+|pipeline|awbarrier)|"
-    rb"cuda_\w+_primitives|cu\w+_kernel|device_\w+|math_\w+|mma|sm_\w+|(?:vector|surface|texture)_\w+)\.h"
+    r"(?:cuda|cub|cooperative_groups)/.*|(?:cooperative_groups|cuComplex|cuda_(?:bf16|fp\d+|pipeline|awbarrier)|"
+    r"cuda_\w+_primitives|cu\w+_kernel|device_\w+|math_\w+|mma|sm_\w+|(?:vector|surface|texture)_\w+)\.h"
 )
 #: The parts of cub/cub.cuh, which NVRTC cannot include as a whole.
 _CUB = {
@@ -42,8 +44,6 @@ _CUB = {
     "cub": "cub/thread/thread_operators.cuh",
 }
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]*)>|"([^"\n]*)").*$', re.MULTILINE)
-#: Begins the comment that names what is left out of a program.
-LEFT_OUT = "Left out, as no code of kernels"
 
 
 def _read(name: str, folders: tuple[Path, ...]) -> tuple[Path, str] | None:
@@ -66,18 +66,21 @@ def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
         yield number, "\n".join(held)
 
 
-def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
+def assembled(source: str, label: str, folders: tuple[Path, ...] = (), build: Build | None = None) -> str:
     """A plain text with the files that it includes from folders, and without headers of the host's libraries.
 
     Args:
         source: CUDA C++.
         label: its name in compilers' messages.
-        folders: the folders in which files in quotes are searched.
+        folders: the folders in which files in quotes are searched first.
+        build: what the program's build gives its compiler.
     """
+    build = build or Build()
+    folders = (*folders, *build.include)
     seen: set[Path] = set()
     used = set(re.findall(r"\w+", source))
     left_out: list[str] = []
-    conditions = Conditions()
+    conditions = Conditions(STANDARDS[build.std])
 
     def put(text: str, name: str, here: tuple[Path, ...]) -> str:
         lines = [f'#line 1 "{name}"']
@@ -88,7 +91,7 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
                 lines.append(line)
                 continue
             wanted = (include[1] or include[2]).decode()
-            own = _read(wanted, here) if include[2] is not None else None
+            own = _read(wanted, here if include[2] is not None else build.include)
             if own is not None:
                 if own[0] not in seen:
                     seen.add(own[0])
@@ -100,16 +103,18 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
                     f"#include <{part}>" for part in dict.fromkeys(_CUB[one] for one in _CUB if one in used)
                 ]
                 lines.append(f'#line {number + 1} "{name}"')
-            elif include[2] is None and _OF_DEVICE.fullmatch(include[1]):
-                lines.append(line)
+            elif _OF_DEVICE.fullmatch(wanted):
+                lines.append(f"#include <{wanted}>")
             else:
                 left_out.append(f"<{wanted}>" if include[2] is None else f'"{wanted}"')
                 lines.append("")
         return "\n".join(lines)
 
-    text, macros = without_host_macros(put(source, label, folders))
+    parts = [put(build.text, "defines", ())] if build.defines else []
+    text, macros = without_host_macros("\n".join([*parts, put(source, label, folders)]))
     defined = definitions(text) + of_compiler(text)
     parts = ['#line 1 "prelude/plain"', *defined, text] if defined else [text]
+    parts += [f"// {STANDARD}{build.std}"] if build.std != DEFAULT_STD else []
     return "\n".join([*parts, *left_out_line([*dict.fromkeys(left_out), *macros])])
 
 

@@ -15,8 +15,6 @@ _COMMENTS = re.compile(r"//.*|/\*.*?(?:\*/|$)", re.DOTALL)
 _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 _NUMBER = re.compile(r"\(?\s*((?:\d+|0[xX][0-9a-fA-F]+)[uUlL]*)\s*\)?")
 _ARITHMETIC = re.compile(r"[\d\sxXa-fA-F()<>=!&|+*%-]*")
-#: Defined wherever CUDA C++ is compiled.
-_ALWAYS = {"__CUDACC__": "1", "__cplusplus": "201703"}
 #: The compiler knows its version.
 _VERSIONS = ("CUDART_VERSION", "CUDA_VERSION")
 _TOKEN = re.compile(r"0[xX][0-9a-fA-F]+|\d+|&&|\|\||<<|>>|[<>=!]=|\S")
@@ -46,8 +44,8 @@ _TIGHTEST = 10
 class Conditions:
     """The state of the preprocessor in a text that is read line by line."""
 
-    def __init__(self) -> None:
-        self._values = dict(_ALWAYS)
+    def __init__(self, cplusplus: str = "201703") -> None:
+        self._values = {"__CUDACC__": "1", "__cplusplus": cplusplus}
         #: Names that are defined, or not, as the compiler decides.
         self._unsure: set[str] = set()
         #: For each open condition, whether its lines are active and whether a branch has been; None if unknown.

@@ -214,7 +214,7 @@ def _chosen(
     fits = [kernel for kernel in kernels if wanted is None or name in (kernel.qualified, kernel.name)]
     if len(fits) > 1 and len({kernel.qualified for kernel in fits}) == 1:
         raise TemplateError(
-            f"{name}: expected one __global__ function of this name, found {len(fits)}, in "
+            f"{fits[0].qualified}: expected one __global__ function of this name, found {len(fits)}, in "
             f"{', '.join(_place(kernel, text) for kernel in fits)}: overloads have one name, so give each its own"
         )
     if len(fits) != 1:
@@ -279,6 +279,10 @@ def _names(text: str, word: str) -> bool:
 def _within(part: tuple[int, int], span: tuple[int, int]) -> bool:
     """Whether an edit is lost in another one; what is put before that one is not."""
     return span[0] <= part[0] and part[1] <= span[1] and span != part and part != (span[0], span[0])
+
+
+#: Attributes of kernels that functions of the device cannot have.
+_MORE_BOUNDS = re.compile(rb"\b(?:__maxnreg__|__cluster_dims__)\s*\([^()]*\)")
 
 
 def _blank(text: bytes) -> bytes:
@@ -365,6 +369,11 @@ def isolated(text: str, wanted: str | None) -> str:
         blank(node)
     plain = kernel.template is None and not kernel.scope
     bounds = ""
+    if not plain:  # what the grammar lacks belongs to the wrapper too
+        end = kernel.node.child_by_field_name("body") or kernel.node
+        for match in _MORE_BOUNDS.finditer(source, kernel.node.start_byte, end.start_byte):
+            bounds += match[0].decode() + " "
+            edits.append((*match.span(), _blank(match[0])))
     for child in kernel.node.children:
         if child.type == "storage_class_specifier" and text_of(child) in ("static", "inline"):
             blank(child)
@@ -373,7 +382,7 @@ def isolated(text: str, wanted: str | None) -> str:
         elif child.type == "__global__" and not plain:
             edits.append((child.start_byte, child.end_byte, b"__device__"))
         elif child.type == "launch_bounds" and not plain:
-            bounds = _substituted(child, values)
+            bounds += _substituted(child, values)
             blank(child)
     inside = [(start, end) for start, end, _ in edits if end > start]
     edits = [one for one in edits if not any(_within(one[:2], span) for span in inside)]

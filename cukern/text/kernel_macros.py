@@ -35,8 +35,8 @@ def _replaced(value: str, names: list[str], given: list[str]) -> str:
     return re.sub(r"\s*##\s*", "", value)
 
 
-def _makers(text: str) -> dict[str, tuple[list[str], str]]:
-    """The parameters and values of the macros that make kernels, themselves or by such macros."""
+def _makers(text: str) -> tuple[dict[str, tuple[list[str], str]], set[str]]:
+    """The parameters and values of a text's macros, and which make kernels, themselves or by such macros."""
     found = {
         name: (
             [p.strip() for p in names.split(",") if p.strip()],
@@ -44,31 +44,36 @@ def _makers(text: str) -> dict[str, tuple[list[str], str]]:
         )
         for name, names, value in _DEFINE.findall(text)
     }
+    found = {name: one for name, one in found.items() if "..." not in one[0]}
     makers = {"__global__"}
     for _ in range(4):
         makers |= {name for name, (_, value) in found.items() if makers & set(re.findall(r"\w+", value))}
-    return {name: found[name] for name in makers if name in found and "..." not in found[name][0]}
+    return found, makers & found.keys()
 
 
 def expanded_kernels(text: str) -> str:
     """The text with uses of its macros that make kernels expanded, each on the line where it is used."""
-    if not (makers := _makers(text)):
+    found, makers = _makers(text)
+    if not found:
         return text
-    uses = re.compile(rf"{_PASSED}|\b({'|'.join(sorted(makers))})\s*(?=\()", re.MULTILINE)
+    # Of the others those that make the name of a kernel, before its parameters.
+    forms = [rf"\b({'|'.join(sorted(makers))})\s*(?=\()"] if makers else []
+    forms.append(rf"\b__global__\b[^;{{}}]*?\bvoid\s+({'|'.join(sorted(found))})\s*(?=\([^()]*\)\s*\()")
+    uses = re.compile("|".join([_PASSED, *forms]), re.MULTILINE)
     at = 0
     for _ in range(_MOST):
         match = uses.search(text, at)
         if match is None:
             break
         at = match.end()
-        if match[1] is None:
+        if match.lastindex is None:
             continue
-        names, value = makers[match[1]]
-        given, end = _arguments(text, at)
+        names, value = found[match[match.lastindex]]
+        start, (given, end) = match.start(match.lastindex), _arguments(text, at)
         given = given if names or given != [""] else []
         if end > at and len(given) == len(names):
             # Arguments of several lines come together on the first one.
             value = " ".join(_replaced(value, names, given).split("\n"))
-            text = text[: match.start()] + value + "\n" * text.count("\n", match.start(), end) + text[end:]
-            at = match.start()
+            text = text[:start] + value + "\n" * text.count("\n", start, end) + text[end:]
+            at = start
     return text

@@ -30,7 +30,7 @@ _ANNOTATIONS = {"__host__", "__device__", "__global__", "__forceinline__", "__no
 _ANNOTATIONS |= {"extern", '"C"', "constexpr", "__inline__", "__restrict__", "__launch_bounds__"}
 _ANNOTATIONS |= {"__shared__", "__constant__", "void"}
 _MACRO = re.compile(
-    r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([\w\" \t]+?)[ \t]*(?://.*|/\*.*\*/[ \t]*)?$", re.MULTILINE
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)\b(?!\()([\w\" \t]*?)[ \t]*(?://.*|/\*.*\*/[ \t]*)?$", re.MULTILINE
 )
 _GROUPS = (
     "preproc_if",

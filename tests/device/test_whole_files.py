@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,3 +167,131 @@ def test_names_of_the_standard_library(device: ck.Device, elem: str) -> None:
     x = ck.arange(4, dtype=dtype)
     launched(STD, f"g<{elem}>", x, block=1)
     assert x.tolist() == [11, 2, np.finfo(dtype).max, -np.inf]
+
+
+def test_what_a_build_gives_its_compiler(device: ck.Device, tmp_path: Path) -> None:
+    (tmp_path / "ours" / "more").mkdir(parents=True)
+    (tmp_path / "ours" / "more" / "scale.h").write_text("#pragma once\n#define SCALE 10\n")
+    (tmp_path / "program.cu").write_text("""
+#include <more/scale.h>
+#include "more/scale.h"
+#if !defined(TIMES) || __cplusplus < 202002L
+#error the build gives these
+#endif
+template <typename T> concept Small = sizeof(T) <= 4;
+EMPTY __global__ __launch_bounds__(128) void NAME(f)(float* x) {
+    if constexpr (Small<float>) x[threadIdx.x] = TIMES(SCALE) + __cplusplus / 100000;
+}
+""")
+    defines = {"TIMES(x)": "(2 * (x))", "EMPTY": None, "NAME(x)": "made_##x"}
+    build: dict[str, Any] = {"defines": defines, "include": tmp_path / "ours", "std": "c++20"}
+    kernel = ck.Kernel(tmp_path / "program.cu", block=4, plain=True, **build)
+    x = ck.zeros(4)
+    compiles(kernel)
+    pickle.loads(pickle.dumps(kernel))(x, grid=1)
+    assert x.tolist() == [22] * 4
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        ({"defines": ["N"]}, TypeError, "defines: expected a dict from names of macros to values"),
+        ({"defines": {"N 4": 1}}, ValueError, "defines: expected names of macros, got 'N 4'"),
+        ({"include": "/none"}, NotADirectoryError, "include: expected an existing folder, got /none"),
+        ({"std": "c++11"}, ValueError, r"std: expected 'c\+\+17' or 'c\+\+20', got 'c\+\+11'"),
+    ],
+)
+def test_builds_that_are_refused(build: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ck.Kernel("__global__ void f() {}", plain=True, **build)
+
+
+MADE = """
+#define KERNEL(name) extern "C" __global__ void name
+#define MAKE(T, op, name) \\
+    __global__ void name##_##T(T* x) { \\
+        x[threadIdx.x] = x[threadIdx.x] op 2; /* of all */ \\
+    }
+#define BOTH(name, op) MAKE(float, op, name) \\
+    MAKE(int, op, name)
+#define PLAIN_NAME extern "C" __global__ void
+KERNEL(first)(float* x) { x[threadIdx.x] = 1; }
+BOTH(times,
+     *)
+PLAIN_NAME last(float* x) { x[threadIdx.x] = 7; }
+__global__ void wrong(float* x) { x[0] = nothing; }
+"""
+
+
+def test_kernels_that_macros_make(device: ck.Device) -> None:
+    x, numbers = ck.zeros(4), ck.arange(4, dtype="int32")
+    for entry, wanted in (("first", 1), ("times_float", 2), ("last", 7)):
+        launched(MADE, entry, x)
+        assert x.tolist() == [wanted] * 4
+    launched(MADE, "times_int", numbers)
+    assert numbers.tolist() == [0, 2, 4, 6]
+    line = 1 + MADE[: MADE.index("nothing")].count("\n")
+    with pytest.raises(ck.CompileError, match=rf"{line}\W.*nothing"):
+        ck.Kernel(MADE, plain=True)["wrong"].bind()
+
+
+HALF = """
+#include "cuda_fp16.h"
+__global__ void g(const __half* x, __half* out, float2* two, float4* four, unsigned* masks) {
+    const __half2 a = __halves2half2(x[0], x[1]), b = {x[2], x[3]};
+    out[0] = __hadd_sat(x[1], x[2]), out[1] = __hsub_sat(x[1], x[2]), out[2] = __hfma_relu(x[1], x[2], x[2]);
+    out[3] = __hcmadd(__half2(x[1], x[2]), b, b).x, out[4] = __hgtu(x[3], x[0]), out[5] = __hne(x[3], x[3]);
+    out[6] = __highs2half2(a, b).x, out[7] = CUDART_ONE_FP16;
+    masks[0] = __hlt2_mask(a, b), masks[1] = __hbeq2(a, a), masks[2] = __half2short_rz(x[2]);
+    atomicAdd(two, make_float2(1, 2));
+    atomicAdd(four, make_float4(1, 2, 3, 4));
+    cudaGridDependencySynchronize();
+}
+__global__ void __maxnreg__(64) few(float* x) { x[threadIdx.x] = 3; }
+template <class T> __global__ void __maxnreg__(64) several(T* x) { x[threadIdx.x] = 4; }
+"""
+
+
+def test_more_of_half_and_of_vectors(device: ck.Device) -> None:
+    x = ck.asarray([0.0, 0.5, -2.5, float("nan")], "float16")
+    out, sums, masks = ck.zeros(8, "float16"), ck.ones(8), ck.zeros(3, "int32")
+    two, four, unsigned = sums[:2], sums[4:], ck.asarray(masks.numpy().view("uint32"))
+    launched(HALF, "g", x, out, two, four, unsigned, block=1)
+    # The second factor's imaginary part is NaN, and so is what it is multiplied by.
+    np.testing.assert_array_equal(out.numpy(), np.float16([0, 1, 0, np.nan, 1, 0, 0.5, 1]))
+    assert (two.tolist(), four.tolist()) == ([2, 3], [2, 3, 4, 5])
+    assert unsigned.tolist() == [0, 1, 2**32 - 2]
+    y = ck.zeros(4)
+    launched(HALF, "few", y)
+    assert y.tolist() == [3] * 4
+    launched(HALF, "several<float>", y)
+    assert y.tolist() == [4] * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "__global__ void g(float* x) {}\n__global__ void g(double* x) {}",
+            "^g: expected one __global__ function of this name, found 2, in line 1 of <kernel.*>, line 2 of",
+        ),
+        (
+            "\n__global__ void NAME(g)(int* x) {}",
+            '^NAME, in line 2 of <kernel.*>, is no word .*defines={"NAME": ""}',
+        ),
+        ("ATTRIBUTE __global__ void g(int* x) {}", "^ATTRIBUTE, in line 1 of .* as in include=folder"),
+        ("__global__ void LIKELY g(int* x) {}", "^LIKELY, in line 1 of"),
+    ],
+)
+def test_messages(text: str, message: str) -> None:
+    with pytest.raises(ck.TemplateError, match=message):
+        ck.Kernel(text, plain=True).source()
+
+
+def test_limits_of_the_host_are_those_of_a_gpu() -> None:
+    kernel = ck.Kernel("__global__ void g() {}", plain=True)
+    said = (
+        "grid.y is 70000, and the host, with the limits of a GPU, takes 65535 at most, and 2147483647 along x"
+    )
+    with ck.device("host"), pytest.raises(ck.LaunchError, match=said):
+        kernel(grid=(1, 70000))

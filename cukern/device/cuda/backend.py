@@ -17,7 +17,7 @@ import numpy as np
 from ... import dtypes
 from ...dtypes import DType
 from ...errors import DeviceError
-from ...text import Dim3
+from ...text import Dim3, standard
 from ...text.signature import Param, Unit
 from ...text.variables import device_variables
 from .. import bundles, capture_hooks, disk_cache
@@ -256,7 +256,8 @@ class CudaBackend:
                 try:
                     with bundles.compiling("cuda", index, name), needed(self.xp, "nvrtc"):
                         options = _OPTIONS_90A if architectures.is_for_90a(unit) else _OPTIONS
-                        options = (*options, PLAIN) if unit.plain else options
+                        if unit.plain:
+                            options = (f"--std={standard(unit.text)}", *options[1:], PLAIN)
                         text = driver.waiting(unit) if overlap else unit.text
                         module = self.xp.RawModule(code=text, options=options)
                         function = module.get_function(name)

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from ...errors import DeviceError
+from ...text import DEFAULT_STD, standard
 from ..disk_cache import DiskCache, default_folder
 from ..interface import CompilerFailure
 from .settings import compiler_limits
@@ -29,7 +30,7 @@ RUNTIME = Path(__file__).parent / "runtime"
 #: The only header that a kernel's C++ includes directly, before any other text.
 HEADER = "cukern_kernel.h"
 
-_FLAGS = shlex.split("-std=c++17 -shared -fPIC -pipe -fvisibility=hidden -fno-exceptions -fno-rtti")
+_FLAGS = shlex.split(f"-std={DEFAULT_STD} -shared -fPIC -pipe -fvisibility=hidden -fno-exceptions -fno-rtti")
 _OPTIMISED, _QUICK = "-O3", "-O1"
 # GCC's -Og leaves out the passes over loops, in a tenth less time than -O1. Without inlining kernels are slow.
 _GCC_QUICK = shlex.split("-Og -finline-functions-called-once -finline-small-functions")
@@ -104,14 +105,15 @@ _CHECKED_NAME = "cukern_checked"
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler: its command, its version text, the processor for which it compiles kernels, and whether their
-    variables have addresses of their own.
+    """A C++ compiler: its command, its version text, the processor for which it compiles kernels, whether their
+    variables have addresses of their own, and their version of C++.
     """
 
     command: tuple[str, ...]
     version: str
     march: str = "native"
     apart: bool = False
+    std: str = DEFAULT_STD
 
     @property
     def is_gcc(self) -> bool:
@@ -150,8 +152,13 @@ class Compiler:
         if self.apart:
             own += _GCC_APART if self.is_gcc else _CLANG_APART
         include = [] if precompiled is None else [f"-I{precompiled}"]
+        include += self._std
         command = [*self.command, *_FLAGS, *include, *self._level(level), self._processor, *_KERNEL_FLAGS]
         return [*command, "-x", "c++", "-", "-o", str(output), *own]
+
+    @property
+    def _std(self) -> list[str]:
+        return [] if self.std == DEFAULT_STD else [f"-std={self.std}"]
 
     def _level(self, level: str) -> list[str]:
         return _GCC_QUICK if self.is_gcc and level == _QUICK else [level]
@@ -161,6 +168,7 @@ class Compiler:
         command = [
             *self.command,
             *_FLAGS,
+            *self._std,
             *self._level(level),
             self._processor,
             *_KERNEL_FLAGS,
@@ -402,7 +410,7 @@ def precompile() -> None:
 
 
 def _compiler_of(source: str, march: str = "native") -> Compiler:
-    return replace(compiler(), march=march, apart=_KNOWS_REGISTERS in source)
+    return replace(compiler(), march=march, apart=_KNOWS_REGISTERS in source, std=standard(source))
 
 
 def _build(source: str, level: str, lines: bool, march: str = "native") -> Path:

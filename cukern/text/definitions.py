@@ -138,7 +138,7 @@ _OLD = {
 
 
 def _macros(text: str, values: Mapping[str, str]) -> list[str]:
-    words = set(re.findall(r"\w+", text))
+    words = set(re.findall(r"\w+", text)) - set(re.findall(r"#[ \t]*define[ \t]+(\w+)", text))
     return [
         f"#ifndef {name.partition('(')[0]}\n#define {name} {value}\n#endif"
         for name, value in values.items()

@@ -370,8 +370,8 @@ def isolated(text: str, wanted: str | None) -> str:
     plain = kernel.template is None and not kernel.scope
     bounds = ""
     if not plain:  # what the grammar lacks belongs to the wrapper too
-        end = kernel.node.child_by_field_name("body") or kernel.node
-        for match in _MORE_BOUNDS.finditer(source, kernel.node.start_byte, end.start_byte):
+        body = kernel.node.child_by_field_name("body") or kernel.node
+        for match in _MORE_BOUNDS.finditer(source, kernel.node.start_byte, body.start_byte):
             bounds += match[0].decode() + " "
             edits.append((*match.span(), _blank(match[0])))
     for child in kernel.node.children:

@@ -259,7 +259,13 @@ def render(
             prelude = _placed(environment().get_template(PRELUDE).render(bound))
     except Exception as error:
         raise _explain(error, template, variables) from None
-    text = prelude + (body if plain else place_directives(body))
+    body = body if plain else place_directives(body)
+    if plain or is_own(template):
+        text = prelude + body
+    else:
+        from .std_names import completed
+
+        text = completed(prelude, body)
     return Rendered(text, template, dict(variables), plain)
 
 

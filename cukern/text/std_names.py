@@ -14,6 +14,12 @@ _OWN = re.compile(r'^#line \d+ "(?!prelude/)', re.MULTILINE)
 _COMMENTS = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)|\"(?:\\.|[^\"\\\n])*\"")
 _USES = re.compile(r"\bstd\s*::|\busing\s+namespace\s+std\b")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(cuda/std/\w+)>.*$", re.MULTILINE)
+#: Headers of the C and C++ libraries, of which NVRTC has none.
+_OF_LIBRARIES = re.compile(
+    r"^[ \t]*#[ \t]*include[ \t]*<(?:[a-z_0-9]+|(?:assert|ctype|errno|float|inttypes|limits|math|stdarg|stdbool|stddef|"
+    r"stdint|stdio|stdlib|string|time|tgmath|wchar)\.h)>.*$",
+    re.MULTILINE,
+)
 
 
 @lru_cache(maxsize=1)
@@ -40,3 +46,11 @@ def with_std(text: str) -> str:
         headers += [f"#if defined(__CUDACC_RTC__) && __has_include(<{header}>)", f"#include <{header}>"]
         headers += ["#define CUKERN_CUDA_STD", "#endif"]
     return "\n".join([text[:at], *headers, _library(), _INCLUDE.sub("", text[at:])])
+
+
+def completed(prelude: str, body: str) -> str:
+    """A user's template, rendered, behind its prelude, with what it names of the C and C++ libraries in their place."""
+    body = _OF_LIBRARIES.sub("", body)
+    defined = definitions(body)
+    parts = ['#line 1 "prelude/plain"', *defined, body] if defined else [body]
+    return with_std(prelude + "\n".join(parts))

@@ -258,7 +258,7 @@ def test_more_of_half_and_of_vectors(device: ck.Device) -> None:
     two, four, unsigned = sums[:2], sums[4:], ck.asarray(masks.numpy().view("uint32"))
     launched(HALF, "g", x, out, two, four, unsigned, block=1)
     # The second factor's imaginary part is NaN, and so is what it is multiplied by.
-    np.testing.assert_array_equal(out.numpy(), np.float16([0, 1, 0, np.nan, 1, 0, 0.5, 1]))
+    np.testing.assert_array_equal(out.numpy(), np.array([0, 1, 0, np.nan, 1, 0, 0.5, 1], "float16"))
     assert (two.tolist(), four.tolist()) == ([2, 3], [2, 3, 4, 5])
     assert unsigned.tolist() == [0, 1, 2**32 - 2]
     y = ck.zeros(4)
@@ -295,3 +295,25 @@ def test_limits_of_the_host_are_those_of_a_gpu() -> None:
     )
     with ck.device("host"), pytest.raises(ck.LaunchError, match=said):
         kernel(grid=(1, 70000))
+
+
+TEMPLATE = """
+#include <cmath>
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <algorithm>
+extern "C" __global__ void << name >>(<< elem >>* x) {
+    const uint32_t all = INT_MAX;
+    x[0] = INFINITY, x[1] = -FLT_MAX, x[2] = M_PI, x[3] = std::min(x[4], x[5]), x[4] = all, x[5] = CUDART_PI_F;
+}
+"""
+
+
+def test_headers_in_templates(device: ck.Device) -> None:
+    kernel = ck.Kernel(TEMPLATE, block=1)
+    x = ck.arange(6, dtype="float64")
+    compiles(ck.Kernel(TEMPLATE, block=1, elem="float64"))
+    kernel(x, grid=1)
+    wanted = [np.inf, -np.finfo("f4").max, np.pi, 4, 2.0**31 - 1, np.float32(np.pi)]
+    np.testing.assert_array_equal(x.numpy(), wanted)

@@ -104,11 +104,11 @@ _INSTRUCTION = """#if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= 900
 #define CUKERN_DEPENDENT(what) ((void)0)
 #endif"""
 _VERSIONS = {"CUDART_VERSION", "CUDA_VERSION", "__CUDACC_VER_MAJOR__", "__CUDACC_VER_MINOR__"}
-#: That of the host is of the CUDA whose functions it has.
+#: That of the host is a version of which it has the functions of kernels, as texts choose newer ones by it.
 _VERSION = """#ifndef __CUDACC_RTC__
 #define __CUDACC_VER_MAJOR__ 12
-#define __CUDACC_VER_MINOR__ 9
-#define CUDART_VERSION 12090
+#define __CUDACC_VER_MINOR__ 0
+#define CUDART_VERSION 12000
 #endif
 #ifndef CUDA_VERSION
 #define CUDA_VERSION CUDART_VERSION
@@ -124,6 +124,7 @@ _TYPES = {
     "uint": "unsigned int",
     "ulong": "unsigned long",
     "clock_t": "long",
+    "ssize_t": "long",
 }
 #: Functions of a warp that GPUs no longer have.
 _OLD = {

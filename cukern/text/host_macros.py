@@ -28,7 +28,9 @@ _WORDS = {
     "requires",
 }
 _CONDITION = re.compile(r"[ \t]*#[ \t]*(if|el|endif)")
-_LINKED = re.compile(r"\b(?:namespace\b|extern\s*\"C)")
+#: What comes before a brace in which declarations stand.
+_LINKED = re.compile(r"(?:inline\s+)?namespace\b[\w\s:]*|extern\s*\"C(?:\+\+)?\"\s*")
+_COMMENTS = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)")
 
 
 def _macros(text: str) -> tuple[set[str], set[str]]:
@@ -115,7 +117,7 @@ def _uses(text: str, known: set[str], unknown: set[str]) -> Iterator[tuple[str, 
                 yield token, start, end
                 continue
             begins = after = False
-        elif token == "{" and not _LINKED.search(text, head, start):
+        elif token == "{" and not _LINKED.fullmatch(_COMMENTS.sub(" ", text[head:start])):
             reader.closed()
             begins = True
         else:

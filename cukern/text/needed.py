@@ -45,7 +45,8 @@ COMMENT = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)")
 _USING = re.compile(r"using\s+namespace\b")
 #: Headers that a kernel includes only if it names a part of their path, as the host has none or few of them.
 _OF_NAMES = re.compile(
-    rb"^[ \t]*#[ \t]*include[ \t]*<((?:cuda|cub)/[^>\n]*|mma\.h|cooperative_groups[./][^>\n]*)>", re.MULTILINE
+    rb"^[ \t]*#[ \t]*include[ \t]*<((?:cuda|cub)/[^>\n]*|mma\.h|cu\w+_kernel\.h|cooperative_groups[./][^>\n]*)>",
+    re.MULTILINE,
 )
 #: Names of such headers, by a part of their path.
 _SPACES = {
@@ -166,11 +167,9 @@ def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
     elif inner.type == "type_definition":
         names = {text_of(child).strip(" *&") for child in inner.children_by_field_name("declarator")}
         item.names = frozenset(
-            {re.sub(r"\W.*", "", name, flags=re.DOTALL) for name in names} | _type_names(declared)
+            ({re.sub(r"\W.*", "", name, flags=re.DOTALL) for name in names} | _type_names(declared)) - {""}
         )
-        item.droppable = item.names.isdisjoint({""}) and (
-            declared is None or declared.type != "enum_specifier"
-        )
+        item.droppable = bool(item.names) and (declared is None or declared.type != "enum_specifier")
     elif inner.type in ("alias_declaration", "namespace_alias_definition"):
         item.names = frozenset([text_of(inner.child_by_field_name("name"))])
     elif inner.type in _TYPES:
@@ -178,7 +177,7 @@ def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
         item.droppable = item.names.isdisjoint({""})
     elif inner.type in ("template_instantiation", "static_assert_declaration"):
         item.of_host = True
-    elif inner.type == "using_declaration" and re.match(r"using\s+std\s*::", text_of(inner)):
+    elif inner.type == "using_declaration" and re.match(r"using\s+(namespace\s+)?std\s*::", text_of(inner)):
         item.of_host = True  # what a kernel uses of std is global here
     elif text_of(inner).split() == ["using", "namespace", "std;"]:
         item.names = only_in_std()
@@ -298,6 +297,7 @@ def _unneeded_headers(source: bytes, items: list[_Item]) -> Iterator[tuple[str, 
     named = [item for item in items if not item.node.type.startswith("preproc_inc")]
     of_space = [item for item in named if _USING.match(text_of(item.node))]
     words = {word for item in named if item not in of_space for word in item.words}
+    words |= {"curand_kernel"} if any(word.startswith("curand") for word in words) else set()
     kept, dropped = set(), set()
     for match in _OF_NAMES.finditer(source):
         path = re.findall(r"\w+", re.sub(r"\.\w+$", "", match[1].decode()))

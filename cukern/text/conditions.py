@@ -6,6 +6,7 @@ such as ``__CUDA_ARCH__``, is left to it.
 
 from __future__ import annotations
 
+import itertools
 import operator
 import re
 from collections.abc import Callable
@@ -39,6 +40,8 @@ _BINARY: dict[str, tuple[int, Callable[[int, int], int]]] = {
     "%": (9, lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1)),
 }
 _TIGHTEST = 10
+#: Of more names that the compiler defines or not, it is left to it what holds.
+_MOST_UNSURE = 4
 
 
 class Conditions:
@@ -142,13 +145,23 @@ class Conditions:
 
     def _holds(self, condition: str, text: str) -> bool | None:
         """Whether a condition holds; None if that depends on the compiler or is beyond this arithmetic."""
+        asked = dict.fromkeys(match[1] or match[2] for match in _DEFINED.finditer(condition))
+        unsure = [name for name in asked if self._is_defined(name, text) is None]
+        if len(unsure) > _MOST_UNSURE:
+            return None
+        found = {
+            self._holds_if(condition, text, dict(zip(unsure, states, strict=True)))
+            for states in itertools.product((False, True), repeat=len(unsure))
+        }
+        return found.pop() if len(found) == 1 else None
+
+    def _holds_if(self, condition: str, text: str, states: dict[str, bool]) -> bool | None:
+        """Whether a condition holds if the compiler defines, or not, the names that it decides."""
         unknown = False
 
         def state(match: re.Match[str]) -> str:
-            nonlocal unknown
-            known = self._is_defined(match[1] or match[2], text)
-            unknown = unknown or known is None
-            return "1" if known else "0"
+            name = match[1] or match[2]
+            return "1" if states.get(name, self._is_defined(name, text)) else "0"
 
         def value(match: re.Match[str]) -> str:
             nonlocal unknown

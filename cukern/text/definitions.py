@@ -139,7 +139,8 @@ _OLD = {
 
 
 def _macros(text: str, values: Mapping[str, str]) -> list[str]:
-    words = set(re.findall(r"\w+", text)) - set(re.findall(r"#[ \t]*define[ \t]+(\w+)", text))
+    own = re.findall(r"#[ \t]*define[ \t]+(\w+)|\b(?!return\b|else\b)[A-Za-z]\w*[ \t]+(\w+)[ \t]*\(", text)
+    words = set(re.findall(r"\w+", text)) - {name for names in own for name in names}
     return [
         f"#ifndef {name.partition('(')[0]}\n#define {name} {value}\n#endif"
         for name, value in values.items()

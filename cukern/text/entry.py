@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import tree_sitter
 
 from ..errors import TemplateError
-from .declarations import function_declarator
+from .declarations import declarator_name, function_declarator
 from .line_directives import origin
 from .needed import COMMENT, expanded_annotations, needed
 from .syntax import first_problem, syntax_tree, text_of
@@ -199,6 +199,24 @@ def _wrapper(kernel: _Kernel, values: dict[str, str], head: str) -> str:
     return f'\n#line 1 "prelude/plain name"\n{wrapper}\n'
 
 
+def _normal(types: str) -> str:
+    """Types of parameters with the same blanks for the same types."""
+    text = re.sub(r"\b__restrict(?:__)?\b", " ", types)
+    return re.sub(r"\s*([*&,<>])\s*", r"\1", " ".join(text.split())).replace(",", ", ")
+
+
+def _types(kernel: _Kernel) -> str:
+    """The types of a kernel's parameters."""
+    function = function_declarator(kernel.node)
+    listed = None if function is None else function.child_by_field_name("parameters")
+    found = []
+    for node in [] if listed is None else listed.named_children:
+        name, _ = declarator_name(node.child_by_field_name("declarator"))
+        if node.type.endswith("declaration"):
+            found.append(re.sub(rf"\b{name}\b", " ", _code(node).partition("=")[0]) if name else _code(node))
+    return _normal(", ".join(found))
+
+
 def _chosen(
     kernels: list[_Kernel], wanted: str | None, root: tree_sitter.Node, text: str
 ) -> tuple[_Kernel, list[str]]:
@@ -207,15 +225,19 @@ def _chosen(
     Raises:
         TemplateError: there is no such kernel, or more than one.
     """
-    name, _, rest = (wanted or "").partition("<")
+    wanted_name, chosen_types, listed = (wanted or "").partition("(")
+    name, _, rest = wanted_name.partition("<")
     name = name.strip().removeprefix("::")
     kernels = [kernel for kernel in kernels if "<" not in kernel.name]
     known = [kernel.qualified for kernel in kernels]
     fits = [kernel for kernel in kernels if wanted is None or name in (kernel.qualified, kernel.name)]
+    if chosen_types:
+        fits = [kernel for kernel in fits if _types(kernel) == _normal(listed.strip().removesuffix(")"))]
     if len(fits) > 1 and len({kernel.qualified for kernel in fits}) == 1:
         raise TemplateError(
             f"{fits[0].qualified}: expected one __global__ function of this name, found {len(fits)}, in "
-            f"{', '.join(_place(kernel, text) for kernel in fits)}: overloads have one name, so give each its own"
+            f"{' and '.join(_place(kernel, text) for kernel in fits)}: choose one of them by its types, as in "
+            f'kernel["{fits[0].qualified}({_types(fits[0])})"]'
         )
     if len(fits) != 1:
         names = ", ".join(dict.fromkeys(known)) or "none"

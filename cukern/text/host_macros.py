@@ -15,6 +15,10 @@ _TOKEN = re.compile(
     re.MULTILINE,
 )
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)]*\))?(.*(?:(?<=\\)\n.*)*)", re.MULTILINE)
+#: Macros of explicit instantiations, which are of the host.
+_INSTANTIATES = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)\([^)]*\)(?:\s|\\\n)*template\b(?!\s*<)", re.MULTILINE
+)
 #: Words before a parenthesis that no text defines.
 _WORDS = {
     "alignas",
@@ -39,6 +43,7 @@ def _macros(text: str) -> tuple[set[str], set[str]]:
     words = set(re.findall(r"\b([A-Za-z]\w*)\s*\(", text)) - _WORDS
     unknown = words - values.keys() - set(re.findall(r"\b(?!return\b|else\b)\w+[ \t*&]+(\w+)\s*\(", text))
     device = re.compile(r"__\w+__")
+    unknown |= set(_INSTANTIATES.findall(text))
     for _ in range(4):
         unknown |= {
             name

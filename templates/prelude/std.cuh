@@ -152,6 +152,14 @@ CUKERN_MAKES(make_unsigned)
 CUKERN_MAKES(make_signed)
 template <class T>
 __device__ T&& declval() noexcept;
+template <class... All>
+struct common_type {};
+template <class T>
+struct common_type<T> { using type = decay_t<T>; };
+template <class A, class B, class... More>
+struct common_type<A, B, More...> : common_type<decay_t<decltype(true ? declval<A>() : declval<B>())>, More...> {};
+template <class... All>
+using common_type_t = typename common_type<All...>::type;
 
 #ifndef __CUDACC_RTC__  // which has these
 template <class T>

@@ -273,7 +273,8 @@ def test_more_of_half_and_of_vectors(device: ck.Device) -> None:
     [
         (
             "__global__ void g(float* x) {}\n__global__ void g(double* x) {}",
-            "^g: expected one __global__ function of this name, found 2, in line 1 of <kernel.*>, line 2 of",
+            r"^g: expected one .* of this name, found 2, in line 1 of <kernel.*> and line 2 of .*"
+            r'kernel\["g\(float\*\)"\]',
         ),
         (
             "\n__global__ void NAME(g)(int* x) {}",
@@ -286,6 +287,29 @@ def test_more_of_half_and_of_vectors(device: ck.Device) -> None:
 def test_messages(text: str, message: str) -> None:
     with pytest.raises(ck.TemplateError, match=message):
         ck.Kernel(text, plain=True).source()
+
+
+OVERLOADS = """
+#define EXPORT(T) template void on_host<T>(T);
+template <class T> T on_host(T x) { return x; }
+EXPORT(float)
+EXPORT(int)
+template <class T>
+#if defined(__CUDACC__) || defined(__HIPCC__)
+__host__ __device__
+#endif
+T twice(T x) { return x + x; }
+__device__ int2 __shfl_down(int2 x, int) { return x; }
+__global__ void f(float *__restrict__ x, const int n) { x[threadIdx.x] = twice(n); }
+__global__ void f(int* x, /* so many */ int n = 1) { x[threadIdx.x] = __shfl_down(int2{n, n}, 1).x; }
+"""
+
+
+def test_overloads_are_chosen_by_types(device: ck.Device) -> None:
+    x, numbers = ck.zeros(4), ck.zeros(4, "int32")
+    launched(OVERLOADS, "f(float*,const int)", x, 3)
+    launched(OVERLOADS, "f(int *, int)", numbers, 5)
+    assert (x.tolist(), numbers.tolist()) == ([6] * 4, [5] * 4)
 
 
 def test_limits_of_the_host_are_those_of_a_gpu() -> None:

@@ -20,6 +20,14 @@ _OF_LIBRARIES = re.compile(
     r"stdint|stdio|stdlib|string|time|tgmath|wchar)\.h)>.*$",
     re.MULTILINE,
 )
+#: NVRTC may have CUDA's own headers, with more in them, which those of cub include too.
+_CUDA_STD = """#if defined(__CUDACC_RTC__) && __has_include(<cuda/std/type_traits>)
+{}
+#else
+namespace cuda {{
+namespace std = ::std;
+}}
+#endif"""
 
 
 @lru_cache(maxsize=1)
@@ -41,11 +49,10 @@ def with_std(text: str) -> str:
     at = own.start() if own else 0
     if not _USES.search(_COMMENTS.sub(" ", text[at:])):
         return text
-    headers = []
-    for header in dict.fromkeys(_INCLUDE.findall(text)):  # NVRTC may have CUDA's own, with more in it
-        headers += [f"#if defined(__CUDACC_RTC__) && __has_include(<{header}>)", f"#include <{header}>"]
-        headers += ["#define CUKERN_CUDA_STD", "#endif"]
-    return "\n".join([text[:at], *headers, _library(), _INCLUDE.sub("", text[at:])])
+    headers = dict.fromkeys(_INCLUDE.findall(text))
+    asks = re.search(r"\bcuda\s*::\s*std\b", text[at:])
+    of_cuda = [_CUDA_STD.format("\n".join(f"#include <{header}>" for header in headers))] if asks else []
+    return "\n".join([text[:at], _library(), *of_cuda, _INCLUDE.sub("", text[at:])])
 
 
 def completed(prelude: str, body: str) -> str:

@@ -309,8 +309,3 @@ using make_index_sequence = make_integer_sequence<size_t, n>;
 #undef CUKERN_REMOVES
 #undef CUKERN_OPERATION
 }  // namespace std
-#ifndef CUKERN_CUDA_STD  // CUDA's own
-namespace cuda {
-namespace std = ::std;
-}
-#endif

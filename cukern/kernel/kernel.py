@@ -177,6 +177,10 @@ class Kernel:
         from ..device import bundles  # noqa: F401 - it finds templates that a bundle has compiled to Python
 
         rendered = render.render(self.template, variables, stand_in, self.plain)
+        if not self.plain and not render.is_own(self.template):
+            from ..text.std_names import completed
+
+            rendered = replace(rendered, text=completed(rendered.text))
         if self.plain or self.entry is not None:
             from ..text.entry import isolated
 

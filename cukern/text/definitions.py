@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 _WHOLE = {8: "signed char", 16: "short", 32: "int", 64: "long long"}
 #: Macros of the left-out headers that kernels use.
@@ -138,9 +139,15 @@ _OLD = {
 }
 
 
-def _macros(text: str, values: Mapping[str, str]) -> list[str]:
+@lru_cache(maxsize=8)
+def _wanted(text: str) -> frozenset[str]:
+    """The words of a text without those that it defines itself."""
     own = re.findall(r"#[ \t]*define[ \t]+(\w+)|\b(?!return\b|else\b)[A-Za-z]\w*[ \t]+(\w+)[ \t]*\(", text)
-    words = set(re.findall(r"\w+", text)) - {name for names in own for name in names}
+    return frozenset(re.findall(r"\w+", text)) - {name for names in own for name in names}
+
+
+def _macros(text: str, values: Mapping[str, str]) -> list[str]:
+    words = _wanted(text)
     return [
         f"#ifndef {name.partition('(')[0]}\n#define {name} {value}\n#endif"
         for name, value in values.items()
@@ -150,7 +157,7 @@ def _macros(text: str, values: Mapping[str, str]) -> list[str]:
 
 def definitions(text: str) -> list[str]:
     """Definitions of what a text may use of the headers that are left out, each with its own line breaks."""
-    words = set(re.findall(r"\w+", text))
+    words = _wanted(text)
     declared = set(re.findall(r"\btypedef\b[^;{}]*?\b(\w+)\s*;|\busing\s+(\w+)\s*=", text))
     own = {name for names in declared for name in names}
     defined = [

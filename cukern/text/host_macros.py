@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 
 #: What is passed over as a whole, or may begin or end a declaration.
-_TOKEN = re.compile(
-    r'//[^\n]*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*|\w+|\s+|->|.',
-    re.MULTILINE,
-)
+_PASSED = r'//[^\n]*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*'
+_TOKEN = re.compile(rf"{_PASSED}|\w+|\n|[^\S\n]+|->|.", re.MULTILINE)
+#: Brackets, and what is passed over to find them.
+_BRACKET = re.compile(rf"{_PASSED}|[][(){{}}]", re.MULTILINE)
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)]*\))?(.*(?:(?<=\\)\n.*)*)", re.MULTILINE)
 #: Macros of explicit instantiations, which are of the host.
 _INSTANTIATES = re.compile(
@@ -53,106 +53,109 @@ def _macros(text: str) -> tuple[set[str], set[str]]:
     return set(values), unknown
 
 
+def _is_sound(text: str) -> bool:
+    """Whether each branch of a condition closes the braces that it opens, so that braces can be counted."""
+    depth, conditions = 0, []
+    for match in _BRACKET.finditer(text):
+        token = match[0]
+        depth += (token == "{") - (token == "}")
+        word = _CONDITION.match(token)
+        if word is None:
+            continue
+        if word[1] == "if":
+            conditions.append(depth)
+        elif not conditions or conditions[-1] != depth:
+            return False
+        elif word[1] == "endif":
+            conditions.pop()
+    return depth == 0
+
+
 class _Reader:
-    """The tokens of a text, read one after another."""
+    """The tokens of a text, read one after another from an offset."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = [(match[0], match.start()) for match in _TOKEN.finditer(text)]
+        self._text = text
         self.at = 0
 
     def peek(self) -> str:
         """The next token after spaces and comments, which become past; empty at the end."""
-        while self.at < len(self._tokens):
-            token = self._tokens[self.at][0]
+        while match := _TOKEN.match(self._text, self.at):
+            token = match[0]
             if not (token.isspace() or token.startswith(("//", "/*"))):
                 return token
-            self.at += 1
+            self.at = match.end()
         return ""
 
-    @property
-    def is_sound(self) -> bool:
-        """Whether each branch of a condition closes the braces that it opens, so that braces can be counted."""
-        depth, conditions = 0, []
-        for token, _ in self._tokens:
-            depth += (token == "{") - (token == "}")
-            word = _CONDITION.match(token)
-            if word is None:
-                continue
-            if word[1] == "if":
-                conditions.append(depth)
-            elif not conditions or conditions[-1] != depth:
-                return False
-            elif word[1] == "endif":
-                conditions.pop()
-        return depth == 0
-
-    @property
-    def offset(self) -> int:
-        """Where the next token begins."""
-        return self._tokens[self.at][1] if self.at < len(self._tokens) else -1
+    def take(self) -> str:
+        """The next token, which becomes past."""
+        token = self.peek()
+        self.at += len(token)
+        return token
 
     def closed(self) -> bool:
         """Pass over a bracket and what it holds; return whether it is closed."""
         depth = 0
-        while self.at < len(self._tokens):
-            token = self._tokens[self.at][0]
-            self.at += 1
-            depth += (token in "({[" and len(token) == 1) - (token in ")}]" and len(token) == 1)
+        for match in _BRACKET.finditer(self._text, self.at):
+            token = match[0]
+            depth += (token in "({[") - (token in ")}]") if len(token) == 1 else 0
             if depth == 0:
+                self.at = match.end()
                 return True
+        self.at = len(self._text)
         return False
 
 
 def _uses(text: str, known: set[str], unknown: set[str]) -> Iterator[tuple[str, int, int]]:
     """The name of each macro that is used where a declaration begins, and the range of its use."""
     reader = _Reader(text)
-    begins, head, after = reader.is_sound, 0, False
+    begins, head, after = _is_sound(text), 0, False
     while token := reader.peek():
-        start = reader.offset
+        start = reader.at
         if begins:
             head = start
         if begins and token in known and token not in unknown:
-            reader.at += 1
+            reader.take()
             after = reader.peek() == "(" and reader.closed()  # a macro, perhaps without a semicolon
             begins = False
             continue
         if (begins or (after and token.isupper())) and token in unknown:
-            reader.at += 1
+            reader.take()
             if reader.peek() == "(" and (end := _end(reader, text)):
                 yield token, start, end
+                begins, after = True, False
                 continue
             begins = after = False
         elif token == "{" and not _LINKED.fullmatch(_COMMENTS.sub(" ", text[head:start])):
             reader.closed()
             begins = True
         else:
-            reader.at += 1
+            reader.take()
             begins, after = token in (";", "{", "}") or token.startswith("#"), False
 
 
 def _end(reader: _Reader, text: str) -> int:
     """Pass over the arguments and what belongs to them; return where that ends, 0 if it is no use of a macro."""
     before = reader.at
-    if re.match(r"\(\s*[*&]", text[reader.offset : reader.offset + 40]) or not reader.closed():
+    if re.match(r"\(\s*[*&]", text[reader.at : reader.at + 40]) or not reader.closed():
         reader.at = before
         return 0
-    end = reader.offset
+    end = reader.at
     while (token := reader.peek()) in (".", "->", "{"):
         if token != "{":
-            reader.at += 1
-            reader.peek()  # a member's name
-            reader.at += 1
+            reader.take()
+            reader.take()  # a member's name
             if reader.peek() != "(":
                 continue
         if not reader.closed():
             break
-        end = reader.offset
+        end = reader.at
         if token == "{":
             break
     if reader.peek() == ";":
-        reader.at += 1
-        end = reader.offset
-    return len(text) if end < 0 else end
+        reader.take()
+        end = reader.at
+    return end
 
 
 def without_host_macros(text: str) -> tuple[str, list[str]]:

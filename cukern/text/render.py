@@ -259,13 +259,7 @@ def render(
             prelude = _placed(environment().get_template(PRELUDE).render(bound))
     except Exception as error:
         raise _explain(error, template, variables) from None
-    body = body if plain else place_directives(body)
-    if plain or is_own(template):
-        text = prelude + body
-    else:
-        from .std_names import completed
-
-        text = completed(prelude, body)
+    text = prelude + (body if plain else place_directives(body))
     return Rendered(text, template, dict(variables), plain)
 
 

@@ -55,9 +55,12 @@ def with_std(text: str) -> str:
     return "\n".join([text[:at], _library(), *of_cuda, _INCLUDE.sub("", text[at:])])
 
 
-def completed(prelude: str, body: str) -> str:
-    """A user's template, rendered, behind its prelude, with what it names of the C and C++ libraries in their place."""
-    body = _OF_LIBRARIES.sub("", body)
+def completed(text: str) -> str:
+    """A user's template, rendered, with what it names of the C and C++ libraries in place of their headers."""
+    own = _OWN.search(text)
+    at = own.start() if own else 0
+    body = _OF_LIBRARIES.sub("", text[at:])
     defined = definitions(body)
-    parts = ['#line 1 "prelude/plain"', *defined, body] if defined else [body]
-    return with_std(prelude + "\n".join(parts))
+    return with_std(
+        "\n".join([text[:at] + '#line 1 "prelude/plain"', *defined, body] if defined else [text[:at] + body])
+    )

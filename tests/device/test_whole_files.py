@@ -13,6 +13,7 @@ import pytest
 import cukern as ck
 from cukern.device import nvrtc
 from cukern.errors import DeviceError
+from cukern.text.host_macros import without_host_macros
 
 
 def compiles(kernel: ck.Kernel) -> None:
@@ -341,3 +342,43 @@ def test_headers_in_templates(device: ck.Device) -> None:
     kernel(x, grid=1)
     wanted = [np.inf, -np.finfo("f4").max, np.pi, 4, 2.0**31 - 1, np.float32(np.pi)]
     np.testing.assert_array_equal(x.numpy(), wanted)
+
+
+FORMS = """
+#define KEEP(x) __device__ int x() { return 1; }
+KEEP(a)
+REGISTER_IT(forward);
+namespace q { FIRST(a); SECOND(b)
+THIRD(x)
+__global__ void f(float* x) { g(x); foo(y); }
+int A::A(int) { h(2); }
+foo_t (*pointer)(int);
+}
+extern "C" void on_host(int n) {
+    launched(n);
+    for (;;) { checked(n); }
+}
+extern "C" {
+REGISTER_GLOBAL("x")
+.set_body([](int a) { f("}", a); });
+    # define MORE(x) \\
+      x
+}
+static_assert(sizeof(int) == 4);
+S v(1);
+ATTRIBUTE(2) __device__ float h() { return 1; }
+"""
+
+
+def test_only_macros_of_others_are_left_out() -> None:
+    text, names = without_host_macros(FORMS)
+    assert names == ["REGISTER_IT", "FIRST", "SECOND", "THIRD", "REGISTER_GLOBAL", "ATTRIBUTE"]
+    kept = re.sub(
+        r'REGISTER_IT\(.*\);|(FIRST|SECOND|THIRD)\(\w\);?|REGISTER_GLOBAL\("x"\)|\.set_body.*;|ATTRIBUTE\(2\)',
+        "",
+        FORMS,
+    )
+    assert text.split() == kept.split()
+    assert text.count("\n") == FORMS.count("\n")
+    torn = "#if __CUDA_ARCH__ > 800\nvoid f() {\n#else\nvoid g() {\n#endif\n}\nUNKNOWN(x);"
+    assert without_host_macros(torn) == (torn, [])

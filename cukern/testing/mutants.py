@@ -12,6 +12,7 @@ from ..kernel import Kernel
 from ..text import render
 from ..text.line_directives import held_lines, lines_of
 from ..text.needed import needed
+from ..text.std_names import own_at
 from .checked import checked
 from .mutations import Mutation, mutations
 
@@ -137,7 +138,9 @@ def _lines_that_ran(kernel: Kernel, source: str) -> set[int]:
     for bound in kernel._bound.values():
         text = needed(bound.rendered.text)
         if kernel.plain:
-            before = render.render(kernel.template, {}, plain=True).text.count("\n") - source.count("\n")
+            whole = render.render(kernel.template, {}, plain=True).text
+            before = whole.count("\n") - source.count("\n")
+            before += text.count("\n", 0, own_at(text)) - whole.count("\n", 0, own_at(whole))
             numbered = enumerate(text.split("\n")[before : before + source.count("\n") + 1], 1)
             lines |= {number for number, line in numbered if line.strip()}
         else:

@@ -43,11 +43,16 @@ def only_in_std() -> frozenset[str]:
     return frozenset([*made, "swap", "exchange", "clamp", "move", "forward", "bit_cast", "make_pair"])
 
 
+def own_at(text: str) -> int:
+    """Where the first part of a rendered text begins that is not of the prelude."""
+    own = _OWN.search(text)
+    return own.start() if own else 0
+
+
 def with_std(text: str) -> str:
     """A rendered text with what its own part names of ``std`` and ``cuda::std`` defined before that part."""
-    own = _OWN.search(text)
-    at = own.start() if own else 0
-    if not _USES.search(_COMMENTS.sub(" ", text[at:])):
+    at = own_at(text)
+    if _library() in text or not _USES.search(_COMMENTS.sub(" ", text[at:])):
         return text
     headers = dict.fromkeys(_INCLUDE.findall(text))
     asks = re.search(r"\bcuda\s*::\s*std\b", text[at:])
@@ -57,8 +62,7 @@ def with_std(text: str) -> str:
 
 def completed(text: str) -> str:
     """A user's template, rendered, with what it names of the C and C++ libraries in place of their headers."""
-    own = _OWN.search(text)
-    at = own.start() if own else 0
+    at = own_at(text)
     body = _OF_LIBRARIES.sub("", text[at:])
     defined = definitions(body)
     return with_std(

@@ -158,9 +158,23 @@ def _end(reader: _Reader, text: str) -> int:
     return end
 
 
+_CALLED = r"([A-Z]\w*)\s*\((?:[^()]|\([^()]*\))*\)"
+#: Attributes of kernels, such as C10_LAUNCH_BOUNDS_1(256), before ``__global__`` and before the name.
+_ATTRIBUTE = re.compile(
+    rf"\b{_CALLED}(?=\s*(?:(?:static|inline)\s+)*__global__\b)|\b__global__\s+(?:(?:static|inline)\s+)*void\s+{_CALLED}"
+    r"(?=\s+\w+\s*\()"
+)
+
+
 def without_host_macros(text: str) -> tuple[str, list[str]]:
     """A text whose uses of unknown macros are overwritten by spaces, and the names of these macros."""
-    uses = list(_uses(text, *_macros(text)))
+    known, unknown = _macros(text)
+    uses = list(_uses(text, known, unknown))
+    for match in _ATTRIBUTE.finditer(text):
+        place = match.lastindex or 0
+        if match[place] not in known and not any(start <= match.start(place) < end for _, start, end in uses):
+            uses.append((match[place], match.start(place), match.end()))
+    uses.sort(key=lambda use: use[1])
     for _, start, end in reversed(uses):
         text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
     return text, list(dict.fromkeys(name for name, _, _ in uses))

@@ -43,13 +43,14 @@ using namespace nvcuda;
 #define BIND(name) PYBIND11_MODULE(name, m)
 template <typename scalar_t, // of the tensor, any
           int times /* how often, at least 1 */ = 2>
+C10_LAUNCH_BOUNDS_1(256)
 __global__ void scale(scalar_t* x, /* out */
                       float by) { // in place
     x[threadIdx.x] *= by * times;
 }
 REGISTER(scale)
 template __global__ void scale<float>(float*, float);
-extern "C" __global__ void first(float* x) { x[threadIdx.x] = 1; }
+extern "C" __global__ void C10_LAUNCH_BOUNDS_2(256, (4)) first(float* x) { x[threadIdx.x] = 1; }
 extern "C" __global__ void second(float* x) { x[threadIdx.x] = 2; }
 extern "C" __global__ void third(float* x) { x[threadIdx.x] = 3; }
 at::Tensor forward(at::Tensor x) {
@@ -82,7 +83,8 @@ def test_what_is_left_out_is_named() -> None:
     with ck.device("host"), pytest.raises(ck.CompileError, match=rf":{line}:.*forward") as error:
         ck.Kernel(wrong, plain=True)["third"].bind()
     outer, inner = re.findall("^Left out, as no code of kernels: (.*)$", str(error.value), re.MULTILINE)
-    assert outer == "<torch/extension.h>, <GL/gl.h>, REGISTER, BENCHMARK, TORCH_LIBRARY, BIND"
+    macros = "C10_LAUNCH_BOUNDS_1, REGISTER, C10_LAUNCH_BOUNDS_2, BENCHMARK, TORCH_LIBRARY, BIND"
+    assert outer == f"<torch/extension.h>, <GL/gl.h>, {macros}"
     assert inner == "<cuda/barrier>, <mma.h>, forward"
 
 

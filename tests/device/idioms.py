@@ -94,6 +94,25 @@ IDIOMS = [
     for (int half = 32; half; half /= 2) { if (t < half) s[t] += s[t + half]; __syncthreads(); }
     if (t == 0) y[0] = s[0];
 }""", lambda: [_x(320), ck.empty(5), ck.zeros(1, dtype="uint32"), ck.empty(1)], lambda: [320 * 319 / 2], {"grid": 5}),
+    Idiom("the last block sets its counter back", """(const float* x, volatile float* part, unsigned* count, float* y) {
+    __shared__ bool last;
+    if (threadIdx.x == 0) {
+        part[blockIdx.x] = x[blockIdx.x];
+        __threadfence();
+        last = atomicInc(count, gridDim.x) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (!last || threadIdx.x) return;
+    for (int b = 0; b < gridDim.x; ++b) *y += part[b];
+    *count = 0;
+}""", lambda: [_x(5), ck.zeros(5), ck.zeros(1, dtype="uint32"), ck.zeros(1)], lambda: [10], {"grid": 5}),
+    Idiom("a counter that its first user sets", """(const int* x, int* ready, int* sum) {
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) { *sum = 0; atomicAdd(sum, x[0]); __threadfence(); atomicExch(ready, 1); return; }
+    while (atomicAdd(ready, 0) == 0) ;
+    __threadfence();
+    atomicAdd(sum, x[blockIdx.x]);
+}""", lambda: [ck.arange(6, dtype="int32"), ck.zeros(1, dtype="int32"), ck.ones(1, dtype="int32")], lambda: [15], {"grid": 6}),
     Idiom("all threads' fences before the last block", """(const float* x, float* part, unsigned* count, float* y) {
     __shared__ bool last;
     const int t = threadIdx.x;

@@ -35,6 +35,23 @@ MORE = [
     ⟦__syncthreads();|||__syncwarp();⟧
     if (threadIdx.x == 0) y[0] = sum;
 }""", lambda: [_f(128), ck.zeros(1)], "race", "sum", launch={"grid": 1, "block": 128}),
+    Pair("global race", "the first block sets what all add to", """(const float* x, float* sum) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) ⟦sum[1] = 0|||*sum = 0⟧;
+    __syncthreads();
+    atomicAdd(sum, x[blockIdx.x * 64 + threadIdx.x]);
+}""", lambda: [_f(256), ck.zeros(2)], "race", "sum", launch={"grid": 4}),
+    Pair("global race", "a counter that each block sets back", """(
+    const float* x, float* part, unsigned* count, float* y) {
+    __shared__ bool last;
+    if (threadIdx.x == 0) {
+        part[blockIdx.x] = x[blockIdx.x];
+        __threadfence();
+        last = atomicInc(count, gridDim.x) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (last && threadIdx.x == 0) for (int b = 0; b < gridDim.x; ++b) *y += part[b];
+    if (⟦last && |||⟧threadIdx.x == 0) *count = 0;
+}""", lambda: [_f(5), ck.zeros(5), ck.zeros(1, "uint32"), ck.zeros(1)], "race", "count", launch={"grid": 5}),
     Pair("global race", "a fence for the block where one for all is meant", """(
     const float* x, float* part, unsigned* count, float* y) {
     __shared__ bool last;

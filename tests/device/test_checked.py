@@ -183,6 +183,21 @@ def test_what_lies_beyond_an_array_stays_and_the_process_goes_on() -> None:
     assert both.tolist() == [2] * 12
 
 
+def test_what_a_read_out_of_bounds_meets_elsewhere_is_no_finding() -> None:
+    """It sweeps over all the memory of checked launches, so over the other array, too."""
+    text = """
+extern "C" __global__ void << name >>(float* x, float* other, float* y, int steps) {
+    for (int i = threadIdx.x; i < 64; i += 2) other[i] = 1;
+    float sum = 0;
+    for (int k = 0; k < steps; ++k) sum += x[(k % 2 ? k : -k) / 2 * 64];
+    y[threadIdx.x] = sum;
+}"""
+    with checked(collect=True) as reports:
+        sweep = ck.Kernel(text, name="sweep", block=2)
+        sweep(ck.ones(64), ck.zeros(64), ck.zeros(2), 1 << 15, grid=1)
+    assert [(one.kind, one.array) for one in reports] == [("out of bounds", "x")]
+
+
 def test_an_error_ends_the_with_block_and_the_mode() -> None:
     with (
         pytest.raises(ck.KernelFault, match="element 6 of argument x, which has 6 elements, <over>:4"),

@@ -377,6 +377,32 @@ static __attribute__((noinline, cold)) bool is_set_in_part(const Area* r, size_t
     return false;
 }
 
+// A plain write whose place an atomic one takes is kept where the first read is: for a thread for which it is not over, an atomic
+// operation is no race with the later one, and is with this.
+static __attribute__((noinline, cold)) void cover(Area* r, size_t cell, u64 written) {
+    if (time_of(written) <= (r->shared ? s.barrier_time : s.launch_start)) return;
+    if (!r->was_read) r->was_read = true, forget_windows();
+    u64* const seen = &r->reads[2 * cell];
+    if (how_of(seen[0]) != covered && !is_over(seen[0], r->shared)) seen[1] = seen[0];
+    seen[0] = written | covered;
+}
+
+// What `reads` has of a cell, of which something may not be over before an access.
+static __attribute__((noinline)) void meet_earlier(Area* r, size_t cell, uintptr_t at, unsigned size, bool writes, unsigned how, u64 place) {
+    const u64 written = r->writes[cell];
+    for (unsigned i = 0; i < 2; ++i) {
+        const u64 one = r->reads[2 * cell + i];
+        if (is_over(one, r->shared)) continue;
+        if (how_of(one) == covered) {
+            if (how == plain && writes && !is_over(written, r->shared)) continue;  // which is met already
+            return meet(r, cell, one & ~7ull, true, at, size, writes, how, place);
+        }
+        // Who has changed the value since by an atomic operation, and is over, comes after what another such one has read.
+        if (how == plain && how_of(one) == atomic && is_atomic(how_of(written)) && time_of(written) > time_of(one)) continue;
+        if (writes) return meet(r, cell, one, false, at, size, true, how, place);
+    }
+}
+
 // The cells of one access: whether another thread's access to them is not over, and this one's stamp.
 template <unsigned size, bool reads, bool writes, unsigned how>
 static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
@@ -396,13 +422,16 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
         u64* const seen = &r->reads[2 * cell];
         if (writes) {
             if (r->was_read) {
-                const u64 reader = !is_over(seen[0], r->shared) ? seen[0] : !is_over(seen[1], r->shared) ? seen[1] : 0;
-                if (__builtin_expect(reader != 0, 0)) meet(r, cell, reader, false, at, size, true, how, place);
+                if (__builtin_expect(!is_over(seen[0], r->shared) || !is_over(seen[1], r->shared), 0)) meet_earlier(r, cell, at, size, true, how, place);
+                if (how == plain && how_of(seen[0]) == covered) seen[0] = 0;
             }
+            if (is_atomic(how) && how_of(w) == plain) cover(r, cell, w);
             r->writes[cell] = stamp;
         } else {
             if (!r->was_read) r->was_read = true, forget_windows();
-            seen[!is_over(seen[0], r->shared)] = stamp;
+            const bool is_covered = how_of(seen[0]) == covered;
+            if (__builtin_expect(is_covered, 0)) meet_earlier(r, cell, at, size, false, how, place);
+            seen[is_covered || !is_over(seen[0], r->shared)] = stamp;
         }
     }
 }

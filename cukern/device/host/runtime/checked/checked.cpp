@@ -205,6 +205,28 @@ static unsigned doubtful_reports() {
     return count;
 }
 
+template <class Test>
+static void drop_reports(Test is_dropped) {
+    unsigned left = 0;
+    for (unsigned i = 0; i < s.report_count; ++i)
+        if (!is_dropped(s.reports[i])) s.reports[left++] = s.reports[i];
+    s.all_reports -= s.report_count - left;
+    s.report_count = left;
+}
+
+// What accesses out of bounds of one array meet in another one follows from that.
+static void drop_consequences() {
+    bool follows[max_reports] = {};
+    for (unsigned i = 0; i < s.report_count; ++i)
+        for (unsigned j = 0; j < s.report_count; ++j) {
+            const Report &one = s.reports[i], &cause = s.reports[j];
+            if (cause.kind != out_of_bounds || !cause.here.place || one.region == cause.region) continue;
+            const bool meets = one.kind == race || one.kind == unset_read || one.kind == constant_write;
+            follows[i] |= meets && (one.here.place == cause.here.place || one.other.place == cause.here.place);
+        }
+    drop_reports([&](const Report& one) { return follows[&one - s.reports]; });
+}
+
 // A tile's last rows may be of memory that nothing has set, where what they make is dropped, and so is the padding of structs,
 // and what a lane may be given by one that is missing: runs twice more, with other bytes there, and forgets such reads if the
 // results are the same.
@@ -219,12 +241,7 @@ static void settle_doubtful(Worker* w, Job* job, const Options* options) {
     }
     missing_lanes = 0;
     s.report_count = count, s.all_reports = all;  // what follows from those bytes is none
-    if (found[0] != found[1]) return;
-    unsigned left = 0;
-    for (unsigned i = 0; i < s.report_count; ++i)
-        if (!s.reports[i].doubtful) s.reports[left++] = s.reports[i];
-    s.all_reports -= s.report_count - left;
-    s.report_count = left;
+    if (found[0] == found[1]) drop_reports([](const Report& one) { return one.doubtful; });
 }
 
 // One more run, in which reads at a place come late: see hasty.h. What it leaves, but for arrays of floats.
@@ -321,6 +338,7 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     if (!status && !job.interrupted && doubtful_reports()) settle_doubtful(w, &job, options);
     if (!status && !job.interrupted && !s.report_count && s.hasty_count && !sampled) settle_hasty(w, &job, options);
     if (job.interrupted) status = 2;
+    drop_consequences();
     end_launch();
     runs = false;
     pthread_mutex_unlock(&running);

@@ -249,10 +249,10 @@ static void resolve_views(const Function* function, unsigned char* params) {
     }
 }
 
-// Not the same in each slot, so that an index out of bounds by a power of two hits no other array.
+// Not the same in each slot, so that an index out of bounds by a round number hits no other array.
 static u64 place_in_slot(unsigned slot, u64 bytes) {
-    const u64 quarter = 1ull << (s.slot_shift - 2);
-    return quarter * (1 + slot % 2) + (bytes <= quarter / 8 ? slot / 2 % 7 * (quarter / 8) : 0);
+    const u64 quarter = 1ull << (s.slot_shift - 2), mixed = (slot + 1) * 0x9e3779b97f4a7c15ull >> 32;
+    return quarter + mixed % ((2 * quarter - bytes) / 256) * 256;
 }
 
 // The kernel's variables are watched where they are.

@@ -67,7 +67,7 @@ struct Area {
 };
 
 // A stamp: time in 28 bits, place in the kernel's code in 20, thread of the cluster in 13, how in 3.
-enum How { plain, atomic, beside, sum, loose, swap };  // an atomic sum; volatile; an exchange
+enum How { plain, atomic, beside, sum, loose, swap, covered };  // an atomic sum; volatile; an exchange; a plain write: see `cover`
 constexpr unsigned time_shift = 36, place_shift = 16, thread_shift = 3;
 constexpr unsigned latest_time = (1u << (64 - time_shift)) - 1;
 static_assert(max_places == 1 << (place_shift - thread_shift), "a thread of a cluster in its bits");
@@ -251,7 +251,7 @@ static inline unsigned time_of(u64 stamp) { return (unsigned)(stamp >> time_shif
 static inline unsigned thread_of(u64 stamp) { return (unsigned)(stamp >> thread_shift) & (max_places - 1); }
 static inline unsigned rank_of(unsigned thread) { return s.cluster.blocks > 1 ? thread / s.cluster.block_threads : 0; }
 static inline unsigned how_of(u64 stamp) { return (unsigned)stamp & 7; }
-static inline bool is_atomic(unsigned how) { return how != plain && how != beside; }
+static inline bool is_atomic(unsigned how) { return how != plain && how != beside && how != covered; }
 
 // Of whose accesses a stamp of this launch is: an index of `blocks`.
 static unsigned block_run_of(unsigned time) {

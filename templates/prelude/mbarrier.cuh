@@ -54,7 +54,7 @@ CUKERN_UNCHECKED inline void require_own(const MBarrier* barrier, const char* fi
 }
 CUKERN_UNCHECKED inline void require_mbarrier(const MBarrier* barrier, const char* file, int line) {
     require_place(barrier, file, line);
-    begin_order();
+    begin_use(barrier, file, line);
     const bool fresh = !barrier->expected || (barrier->pending == 0xfffff && barrier->phase == 3);
     end_order();
     if (fresh) fault("an mbarrier is used before mbarrier_init", file, line);
@@ -106,6 +106,7 @@ CUKERN_UNCHECKED inline void arrive_here(MBarrier* barrier, unsigned bytes, cons
 CUKERN_UNCHECKED inline void mbarrier_init(MBarrier* barrier, unsigned arrivals, CUKERN_HERE) {
     if (!arrivals || arrivals > 0xfffff) cukern::fault("an mbarrier expects 1 to 2**20 - 1 arrivals", file, line);
     cukern::require_own(barrier, file, line);
+    cukern::note_init(barrier);
     cukern::begin_order();
     barrier->pending = barrier->expected = arrivals;
     barrier->phase = barrier->unseen = 0;

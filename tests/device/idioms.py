@@ -408,6 +408,13 @@ __device__ float turned(float v) {
     __syncthreads();
     if (blockIdx.x == gridDim.x - 1 && threadIdx.x < gridDim.x) y[threadIdx.x] = part[threadIdx.x];
 }""", lambda: [_x(4), ck.empty(4), ck.zeros(1, dtype="int32"), ck.empty(4)], lambda: np.arange(4), {"grid": 4}),
+    Idiom("the first to come, by a compare and swap whose result is dropped", """(const int* x, int* owner, int* y) {
+    const int key = x[threadIdx.x];
+    if (owner[key] == -1) atomicCAS(&owner[key], -1, key);
+    __syncthreads();
+    y[threadIdx.x] = owner[key];
+}""", lambda: [ck.arange(64, dtype="int32") % 9, ck.full(9, -1, dtype="int32"), ck.zeros(64, dtype="int32")],
+          lambda: np.arange(64) % 9, {"grid": 1}),
     Idiom("any of some, by an exchange", """(int* found, int* y) {
     if (!*found && threadIdx.x % 7 == 3) atomicExch(found, threadIdx.x + 1);
     y[threadIdx.x] = 1;

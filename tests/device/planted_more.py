@@ -52,6 +52,11 @@ MORE = [
     if (last && threadIdx.x == 0) for (int b = 0; b < gridDim.x; ++b) *y += part[b];
     if (⟦last && |||⟧threadIdx.x == 0) *count = 0;
 }""", lambda: [_f(5), ck.zeros(5), ck.zeros(1, "uint32"), ck.zeros(1)], "race", "count", launch={"grid": 5}),
+    Pair("global race", "a compare and swap whose failure is dropped", """(const int* x, int* sum) {
+    const int own = x[blockIdx.x * 64 + threadIdx.x];
+    int old = *sum;
+    ⟦for (int seen; (seen = atomicCAS(sum, old, old + own)) != old;) old = seen;|||atomicCAS(sum, old, old + own);⟧
+}""", lambda: [_keys(128, 16), ck.zeros(1, "int32")], "race", "sum", launch={"grid": 2}),
     Pair("global race", "a fence for the block where one for all is meant", """(
     const float* x, float* part, unsigned* count, float* y) {
     __shared__ bool last;
@@ -104,6 +109,30 @@ MORE = [
     __syncthreads();
     if (threadIdx.x == 0) { store_bulk(y, made, sizeof made); commit_stores(); wait_stores<0>(); }
 }""", lambda: [ck.zeros(64)], "fault", "", '<% include "prelude/bulk_copy.cuh" %>', launch={"grid": 1}),
+    Pair("beside the threads", "a buffer that is filled again when one thread alone has waited", """(float* y, int n) {
+    __shared__ __align__(16) float made[64];
+    for (int i = 0; i < n; ++i) {
+        made[threadIdx.x] = threadIdx.x + i;
+        fence_to_async();
+        __syncthreads();
+        if (threadIdx.x == 0) { store_bulk(y + 64 * i, made, sizeof made); commit_stores(); wait_stores_read<0>(); }
+        ⟦__syncthreads();|||⟧
+    }
+    if (threadIdx.x == 0) wait_stores<0>();
+}""", lambda: [ck.zeros(128), 2], "race", "made", '<% include "prelude/bulk_copy.cuh" %>', launch={"grid": 1}),
+    Pair("beside the threads", "an mbarrier without a barrier after its init", """(const float* x, float* y) {
+    __shared__ __align__(16) float tile[64];
+    __shared__ MBarrier full;
+    if (threadIdx.x == 0) {
+        mbarrier_init(&full, 1);
+        fence_mbarrier_init();
+        mbarrier_arrive_expecting(&full, sizeof tile);
+        copy_bulk(tile, x, sizeof tile, &full);
+    }
+    ⟦__syncthreads();|||⟧
+    mbarrier_wait(&full, 0);
+    y[threadIdx.x] = tile[63 - threadIdx.x];
+}""", lambda: [_f(64), ck.zeros(64)], "race", "full", '<% include "prelude/bulk_copy.cuh" %>', launch={"grid": 1}),
     Pair("beside the threads", "a tile that a product still reads", """(
     const __grid_constant__ TensorMap a, float* d, int k) {
     __shared__ __align__(1024) __half tile[64 * 64];
@@ -144,6 +173,11 @@ MORE = [
     y[threadIdx.x] = sum;
 }""", lambda: [_f(256), ck.zeros(64), 4], "unset", "s",
          "#include <cooperative_groups/memcpy_async.h>", launch={"grid": 1}),
+    Pair("unset register", "zero times what nothing has set", """(const float* x, float* y, int n) {
+    float sums[2];
+    for (int k = 0; k < n; ++k) sums[1] = ⟦(k ? sums[1] : 0)|||(k > 0) * sums[1]⟧ + x[k];
+    y[threadIdx.x] = sums[1];
+}""", lambda: [_f(8), ck.zeros(64), 8], "unset", "", launch={"grid": 1}),
     Pair("unset register", "what a function is to set by reference", """(const float* x, float* y) {
     float root;
     const bool is_ahead = find_root(x[threadIdx.x], 0.3f, root);

@@ -4,12 +4,14 @@ Of those that the compiler warns about, the kernel is compiled once more with th
 declarations by a byte that each run chooses. Where no byte makes a difference, the launch has used no unset value, as
 where one condition guards both the write and the read. Compilers do not warn about elements of arrays: those of a
 user's kernel are always filled, as are structs, and runs with another value in them are compared with others: large
-negative numbers with large positive ones, of integers with zeros. If the latter make NaN, zeros are tried of all.
+negative numbers with large positive ones, of integers with zeros. If the latter make NaN, zeros are tried of all. NaN
+is tried once, as in a product with zero other numbers make no difference.
 """
 
 from __future__ import annotations
 
 import ctypes
+import enum
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
@@ -21,8 +23,8 @@ import tree_sitter
 from ....text.syntax import syntax_tree
 from ..translate import Edit
 
-#: Zeros; large numbers; negative ones of small and of large size.
-BYTES = (0x00, 0x7F, 0xFE)
+#: Zeros; large numbers; negative ones of small and of large size; NaN.
+BYTES = (0x00, 0x7F, 0xFE, 0xFF)
 #: What a filled variable is set to.
 PRELUDE = """
 #line 1 "prelude/fills"
@@ -38,11 +40,11 @@ struct Filled {
 };
 }
 """
-#: How a user's arrays are filled: the one whose number is in `cukern_other`, or all, with a second value, or with zeros
-#: if `cukern_zeros`; others with 0xfe.
+#: How a user's arrays are filled: the one whose number is in `cukern_other`, or all, with the value that `cukern_value`
+#: says, one of `Value`; others with 0xfe.
 ARRAYS_PRELUDE = """
 #line 1 "prelude/fills"
-extern "C" { __attribute__((visibility("default"), externally_visible)) volatile unsigned cukern_other, cukern_zeros; }
+extern "C" { __attribute__((visibility("default"), externally_visible)) volatile unsigned cukern_other, cukern_value; }
 namespace cukern {
 template <typename T> struct Element { using type = T; };
 template <typename T, unsigned long n> struct Element<T[n]> : Element<T> {};
@@ -52,7 +54,8 @@ template <> constexpr unsigned char second_fill<double> = 0x7f;
 template <typename T> inline __attribute__((no_sanitize("thread"))) void fill_array(T& array, unsigned number) {
     if constexpr (__is_trivially_constructible(T) && __is_trivially_copyable(T)) {
         const bool second = cukern_other == number || cukern_other == ~0u;
-        const unsigned char other = cukern_zeros ? 0 : second_fill<typename Element<T>::type>;
+        const unsigned char values[] = {0xff, second_fill<typename Element<T>::type>, 0};
+        const unsigned char other = values[cukern_value];
         __builtin_memset((void*)&array, second ? other : 0xfe, sizeof array);
         runtime->begins_variable(&array, sizeof array);
     }
@@ -60,6 +63,16 @@ template <typename T> inline __attribute__((no_sanitize("thread"))) void fill_ar
 }
 """
 ALL_ARRAYS = 2**32 - 1
+
+
+class Value(enum.IntEnum):
+    """What arrays are filled with, in the order in which it is tried: NaN, or -1; large numbers, or zeros; zeros."""
+
+    NAN = 0
+    LARGE = 1
+    ZEROS = 2
+
+
 #: Nodes of types that may be structs.
 _NAMED_TYPES = ("type_identifier", "template_type", "qualified_identifier", "struct_specifier")
 _LINE = re.compile(rb'^#line (\d+) "([^"]*)"')
@@ -172,11 +185,6 @@ def put(values: dict[str, bytes], addresses: dict[str, tuple[int, int]]) -> None
 def has_nan(arrays: Iterable[np.ndarray[Any, Any]]) -> bool:
     """Whether something in arrays is NaN."""
     return any(np.isnan(array).any() for array in arrays if "float" in array.dtype.name)
-
-
-def same(outcomes: list[tuple[object, ...]]) -> bool:
-    """Whether launches did the same, bit for bit."""
-    return all(one == outcomes[0] for one in outcomes)
 
 
 def bits(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[bytes, ...]:

@@ -190,10 +190,10 @@ class _Trial(NamedTuple):
     """What a launch did with other values in unset arrays, and what its arrays and variables were before it.
 
     Attributes:
-        outcomes: with large values, and with zeros where those have made NaN.
+        outcomes: with NaN in the first, with large values, and with zeros where those have made NaN.
     """
 
-    outcomes: dict[bool, tuple[object, ...] | None]
+    outcomes: dict[fills.Value, tuple[object, ...] | None]
     state: list[np.ndarray[Any, Any]]
     variables: dict[str, bytes]
 
@@ -365,13 +365,12 @@ class CheckedFunction:
             return frozenset()
         build, names = self._filled
         byte = ctypes.c_ubyte.in_dll(build.library, "cukern_fill")
-        outcomes = []
+        first = None
         for byte.value in fills.BYTES:
             outcome = self._outcome(build, packed, options, state)
-            if outcome is None:
+            if outcome is None or outcome != (first := first or outcome):
                 return frozenset()
-            outcomes.append(outcome)
-        return names if fills.same(outcomes) else frozenset()
+        return names
 
     def _trial(self, packed: bytes, options: _Options, state: list[np.ndarray[Any, Any]]) -> _Trial | None:
         """What one more launch does with other values in all unset arrays; None if the kernel has none."""
@@ -379,12 +378,13 @@ class CheckedFunction:
             return None
         if not (self._fillable and self._repeatable()):
             return None
+        values = list(fills.Value)[self._trials < _TRIALS :]  # NaN in the first launch
         self._trials -= 1
         outcomes = {}
-        for zeros in (False, True):
-            with self._filling(fills.ALL_ARRAYS, zeros):
-                outcome = outcomes[zeros] = self._outcome(self._build, packed, options, state)
-            if outcome is None or not outcome[-1]:
+        for value in values:
+            with self._filling(fills.ALL_ARRAYS, value):
+                outcome = outcomes[value] = self._outcome(self._build, packed, options, state)
+            if value == fills.Value.LARGE and not (outcome and outcome[-1]):
                 break
         return _Trial(outcomes, [array.copy() for array in state], fills.copy_of(self.addresses))
 
@@ -393,8 +393,8 @@ class CheckedFunction:
         """The names and places of arrays that are filled, if the library says how."""
         declared = [one[:2] for one in fills.arrays(self._unit.text.encode())]
         try:
-            self._other, self._zeros = (
-                ctypes.c_uint.in_dll(self._build.library, name) for name in ("cukern_other", "cukern_zeros")
+            self._other, self._value = (
+                ctypes.c_uint.in_dll(self._build.library, name) for name in ("cukern_other", "cukern_value")
             )
         except ValueError:
             return []
@@ -409,7 +409,7 @@ class CheckedFunction:
         outcome: tuple[object, ...],
     ) -> list[tuple[str, str]]:
         """The names and places of arrays whose unset elements make a difference to the launch that has just ended."""
-        kinds = [zeros for zeros, other in trial.outcomes.items() if other != outcome]
+        kinds = [value for value, other in trial.outcomes.items() if other != outcome]
         if not kinds:
             return []
         after, variables = [array.copy() for array in state], fills.copy_of(self.addresses)
@@ -431,9 +431,9 @@ class CheckedFunction:
         return named
 
     @contextmanager
-    def _filling(self, which: int, zeros: bool) -> Iterator[None]:
-        """A with-block in which launches fill an array by its number, or all, with other values or with zeros."""
-        self._other.value, self._zeros.value = which, zeros
+    def _filling(self, which: int, value: fills.Value) -> Iterator[None]:
+        """A with-block in which launches fill an array by its number, or all, with another value."""
+        self._other.value, self._value.value = which, value
         try:
             yield
         finally:

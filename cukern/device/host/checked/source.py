@@ -53,6 +53,17 @@ extern "C" __attribute__((visibility("default"), externally_visible)) const cuke
     &cukern::runtime, nullptr, cukern::begin_threads, cukern::run_thread}};
 """
 
+#: An atomicCAS of whose result nothing is made: see `swap_value` in runtime/checked/atomics.h.
+_DROPPED = """
+#line 1 "prelude/dropped"
+namespace cukern {
+template <typename T> struct Same { using type = T; };
+template <typename T> inline void swap_unseen(T* at, typename Same<T>::type compare, typename Same<T>::type value) {
+    __atomic_compare_exchange_n(at, &compare, value, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+}
+"""
+_SWAPS = re.compile(r"atomicCAS(_block|_system)?")
 #: By which a thread may spin, or leave a result that depends on the order of threads.
 _SPINS = re.compile(r"\bvolatile\b|\batomic[A-Z]")
 #: A lambda that copies what it names, which must not be an array in shared memory.
@@ -120,6 +131,19 @@ def _static_shared_edits(unit: Unit, text: bytes) -> Iterator[Edit]:
             yield node.start_byte, node.end_byte, new
 
 
+def _dropped_edits(text: bytes) -> Iterator[Edit]:
+    """The edits that give an atomicCAS whose result a statement drops a name of its own."""
+    nodes = [syntax_tree(text)] if b"atomicCAS" in text else []
+    while nodes:
+        node = nodes.pop()
+        nodes.extend(node.children)
+        if node.type == "expression_statement" and node.named_child_count == 1:
+            call = node.named_children[0]
+            name = call.child_by_field_name("function") if call.type == "call_expression" else None
+            if name is not None and _SWAPS.fullmatch((name.text or b"").decode()):
+                yield name.start_byte, name.end_byte, "cukern::swap_unseen"
+
+
 def _rewritten(unit: Unit, filled: frozenset[str], arrays: bool) -> str:
     text = unit.text.encode()
     edits = [shared_edit(text, one) for one in unit.dynamic_shared]
@@ -127,6 +151,7 @@ def _rewritten(unit: Unit, filled: frozenset[str], arrays: bool) -> str:
         edits.extend(_static_shared_edits(unit, text))
     spans = [(start, end) for start, end, _ in edits]
     edits += [*ptx_edits(unit), *barrier_edits(unit)]
+    edits += _dropped_edits(text)
     edits += [edit for _, edit in fills.declarations(text, filled)] if filled else []
     edits += [edit for _, _, edit in fills.arrays(text)] if arrays else []
     for edit in alignment_edits(text):
@@ -170,5 +195,6 @@ def source(unit: Unit, filled: frozenset[str] = frozenset(), arrays: bool = True
     marks = "#define CUKERN_FIBERS\n" if needs_fibers(unit) else ""
     arrays = arrays and not unit.trusted
     preludes = f"{fills.PRELUDE if filled else ''}{fills.ARRAYS_PRELUDE if arrays else ''}"
+    preludes += _DROPPED if "atomicCAS" in unit.text else ""
     head = f"#include <{HEADER}>\n{texture.header(unit.text)}{marks}{preludes}"
     return f"{head}{_rewritten(unit, filled, arrays)}{entry}{variable_table(unit)}"

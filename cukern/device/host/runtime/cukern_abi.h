@@ -50,6 +50,11 @@ struct MBarrier {
     unsigned long long pending : 20, expected : 20, phase : 2, unseen : 1;
     signed long long bytes : 21;
 };
+struct BarrierUse {
+    const void* barrier;
+    const char* file;
+    int line;
+};
 
 // One of the 16 barriers of a block that have a number. Threads count by whole warps.
 struct NumberedBarrier {

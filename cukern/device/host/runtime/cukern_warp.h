@@ -31,11 +31,18 @@ inline void begin_order() { runtime->order(1, nullptr); }
 inline void end_order() { runtime->order(0, nullptr); }
 inline void show_order(const void* barrier) { runtime->order(2, barrier); }
 inline void see_order(const void* barrier) { runtime->order(3, barrier); }
+inline void begin_use(const void* barrier, const char* file, int line) {
+    const BarrierUse use{barrier, file, line};
+    runtime->order(4, &use);
+}
+inline void note_init(const void* barrier) { runtime->order(5, barrier); }
 #else
 inline void begin_order() {}
 inline void end_order() {}
 inline void show_order(const void*) {}
 inline void see_order(const void*) {}
+inline void begin_use(const void*, const char*, int) {}
+inline void note_init(const void*) {}
 #endif
 
 // Returns when `ready` says so of the wait, whose value and barrier are given.

@@ -187,7 +187,7 @@ static __attribute__((noinline)) void settle_before(bool only_reads) {
 
 static bool are_tolerated(unsigned how, bool writes, u64 other, bool other_writes) {
     const unsigned other_how = how_of(other);
-    if (how == beside || other_how == beside) return true;
+    if (how == beside || (other_how == beside && other_writes)) return true;
     if (is_atomic(how) && is_atomic(other_how)) return true;
     if (s.strict) return false;
     // A plain read beside an atomic write: of a loop that compares and swaps, which tries again if the read was too old.
@@ -233,6 +233,7 @@ static __attribute__((noinline)) void meet(
     Report report = empty_report(race, r, at, size, side_here(place, writes, how));
     report.other = side_of(other, other_writes);
     report.has_other = 1;
+    if (how_of(other) == beside) snprintf(report.text, sizeof report.text, "for a store beside the threads: a barrier comes after its wait");
     if (writes && (how == plain || how == loose) && size <= sizeof s.suspects[0].bytes) {
         if (s.suspect_count == max_suspects) return;
         Suspect& one = s.suspects[s.suspect_count++];
@@ -323,12 +324,17 @@ static __attribute__((noinline)) void meet_beside(Area* r, u64 written, uintptr_
     add_report(report);
 }
 
+// A store reads shared memory, which others may write when they know that its thread has waited: by then it has read.
 static void on_source(const void* source, unsigned bytes) {
     const uintptr_t at = (uintptr_t)source;
     if (!s.on || at - s.shared_arena >= shared_span) return;
     Area* r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
-    for (size_t cell = (at - r->start) >> r->shift; cell <= (at - r->start + bytes - 1) >> r->shift; ++cell)
+    r->was_read = true;
+    for (size_t cell = (at - r->start) >> r->shift; cell <= (at - r->start + bytes - 1) >> r->shift; ++cell) {
         meet_beside(r, r->writes[cell], r->start + (cell << r->shift), 1u << r->shift);
+        u64* const seen = &r->reads[2 * cell];
+        seen[!is_over(seen[0], true)] = s.head | beside;
+    }
 }
 
 static void report_visit(const Area* r, uintptr_t at, unsigned size, Side side, const char* text) {

@@ -113,13 +113,20 @@ static inline void show_value(uintptr_t at, uintptr_t pc) {
     if (at - s.arena < s.arena_bytes || at - s.low < s.high - s.low) s.has_stores = true;
     release(at);
 }
-template <unsigned size, unsigned how = atomic, bool looks = true>
+template <unsigned size, unsigned how = atomic, bool looks = true, bool returns = true>
 static inline void change_value(uintptr_t at, uintptr_t pc) {
     let_spin(at, pc);
     access<size, true, true, how>(at, pc);
-    if (s.late_place) note_return(at);
+    if (returns && s.late_place) note_return(at);
     acquire(at, looks);
     release(at);
+}
+// A compare and swap; `fails` is relaxed for one whose result the kernel drops (source.py), which then counts for what was read
+// before as a sum does: it may change nothing, and nobody knows.
+template <unsigned size>
+static inline void swap_value(uintptr_t at, int fails, uintptr_t pc) {
+    if (fails == __ATOMIC_RELAXED) change_value<size, sum, false, false>(at, pc);
+    else change_value<size>(at, pc);
 }
 
 CUKERN_PLAIN(1)
@@ -155,16 +162,16 @@ CUKERN_PLAIN(16)
     CUKERN_FETCH(bits, T, fetch_or, __atomic_fetch_or, atomic)                          \
     CUKERN_FETCH(bits, T, fetch_xor, __atomic_fetch_xor, atomic)                        \
     CUKERN_FETCH(bits, T, fetch_nand, __atomic_fetch_nand, atomic)                      \
-    HOOK int __tsan_atomic##bits##_compare_exchange_strong(volatile T* at, T* expected, T value, int, int) { \
-        change_value<bits / 8>((uintptr_t)at, HERE);                                    \
+    HOOK int __tsan_atomic##bits##_compare_exchange_strong(volatile T* at, T* expected, T value, int, int fails) { \
+        swap_value<bits / 8>((uintptr_t)at, fails, HERE);                                  \
         return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
     }                                                                                   \
     HOOK int __tsan_atomic##bits##_compare_exchange_weak(volatile T* at, T* expected, T value, int, int) {   \
         change_value<bits / 8, sum>((uintptr_t)at, HERE); /* of exchange_by */          \
         return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
     }                                                                                   \
-    HOOK T __tsan_atomic##bits##_compare_exchange_val(volatile T* at, T expected, T value, int, int) {       \
-        change_value<bits / 8>((uintptr_t)at, HERE);                                    \
+    HOOK T __tsan_atomic##bits##_compare_exchange_val(volatile T* at, T expected, T value, int, int fails) {  \
+        swap_value<bits / 8>((uintptr_t)at, fails, HERE);                                  \
         __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);        \
         return expected;                                                                \
     }

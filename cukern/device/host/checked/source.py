@@ -59,7 +59,7 @@ _DROPPED = """
 namespace cukern {
 template <typename T> struct Same { using type = T; };
 template <typename T> inline void swap_unseen(T* at, typename Same<T>::type compare, typename Same<T>::type value) {
-    __atomic_compare_exchange_n(at, &compare, value, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+    __atomic_compare_exchange_n(at, &compare, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 }
 """

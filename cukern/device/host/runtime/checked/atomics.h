@@ -121,11 +121,11 @@ static inline void change_value(uintptr_t at, uintptr_t pc) {
     acquire(at, looks);
     release(at);
 }
-// A compare and swap; `fails` is relaxed for one whose result the kernel drops (source.py), which then counts for what was read
-// before as a sum does: it may change nothing, and nobody knows.
+// A compare and swap. One whose result the kernel drops has an order of its own (source.py): for what was read before it counts
+// as a sum does, as it may change nothing, and nobody knows.
 template <unsigned size>
-static inline void swap_value(uintptr_t at, int fails, uintptr_t pc) {
-    if (fails == __ATOMIC_RELAXED) change_value<size, sum, false, false>(at, pc);
+static inline void swap_value(uintptr_t at, int order, uintptr_t pc) {
+    if (order == __ATOMIC_ACQ_REL) change_value<size, sum, false, false>(at, pc);
     else change_value<size>(at, pc);
 }
 
@@ -162,16 +162,16 @@ CUKERN_PLAIN(16)
     CUKERN_FETCH(bits, T, fetch_or, __atomic_fetch_or, atomic)                          \
     CUKERN_FETCH(bits, T, fetch_xor, __atomic_fetch_xor, atomic)                        \
     CUKERN_FETCH(bits, T, fetch_nand, __atomic_fetch_nand, atomic)                      \
-    HOOK int __tsan_atomic##bits##_compare_exchange_strong(volatile T* at, T* expected, T value, int, int fails) { \
-        swap_value<bits / 8>((uintptr_t)at, fails, HERE);                                  \
+    HOOK int __tsan_atomic##bits##_compare_exchange_strong(volatile T* at, T* expected, T value, int order, int) { \
+        swap_value<bits / 8>((uintptr_t)at, order, HERE);                                  \
         return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
     }                                                                                   \
     HOOK int __tsan_atomic##bits##_compare_exchange_weak(volatile T* at, T* expected, T value, int, int) {   \
         change_value<bits / 8, sum>((uintptr_t)at, HERE); /* of exchange_by */          \
         return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
     }                                                                                   \
-    HOOK T __tsan_atomic##bits##_compare_exchange_val(volatile T* at, T expected, T value, int, int fails) {  \
-        swap_value<bits / 8>((uintptr_t)at, fails, HERE);                                  \
+    HOOK T __tsan_atomic##bits##_compare_exchange_val(volatile T* at, T expected, T value, int order, int) {  \
+        swap_value<bits / 8>((uintptr_t)at, order, HERE);                                  \
         __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);        \
         return expected;                                                                \
     }

@@ -7,7 +7,7 @@
 #include "blocks.h"
 #include "faults.h"
 #include "zones.h"
-#include "atomics.h"
+#include "barriers.h"
 #include "undefined.h"
 #include "memory.h"
 #include "apart.h"

@@ -202,6 +202,14 @@ IDIOMS = [
     }
     if (t == 0) y[0] = sum;
 }""", lambda: [ck.arange(20, dtype="int32"), ck.empty(1, dtype="int32"), 20], lambda: [190], {"grid": 1, "block": 32}),
+    Idiom("any active lanes behind a loop", """(const int* x, int n, int* y) {
+    int sum = 0;
+    for (int k = 0; k < x[threadIdx.x]; ++k) sum += k;
+    const unsigned mask = __activemask();
+    const int scale = __shfl_sync(mask, n, __ffs(mask) - 1);
+    y[threadIdx.x] = scale * sum;
+}""", lambda: [ck.arange(32, dtype="int32") % 5, 3, ck.zeros(32, dtype="int32")],
+          lambda: [3 * (k % 5) * (k % 5 - 1) // 2 for k in range(32)], {"grid": 1, "block": 32}),
     Idiom("return before nothing", """(const float* x, float* y, int n) {
     __shared__ float s[64];
     const int t = threadIdx.x;

@@ -78,6 +78,14 @@ MORE = [
     __syncthreads();
     if (last && threadIdx.x == 0) { float sum = 0; for (int b = 0; b < gridDim.x; ++b) sum += part[b]; *y = sum; }
 }""", lambda: [_f(5), ck.zeros(5), ck.zeros(1)], "race", "part", "__device__ unsigned done = 0;", launch={"grid": 5}),
+    Pair("lanes", "active lanes behind a loop of several lengths", """(const int* x, int* y) {
+    int sum = 0;
+    for (int k = 0; k < x[threadIdx.x]; ++k) sum += k;
+    ⟦__syncwarp();|||⟧
+    const unsigned mask = __activemask();
+    for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(mask, sum, d);
+    y[threadIdx.x] = sum;
+}""", lambda: [_keys(32, 5), ck.zeros(32, "int32")], "lane", launch={"grid": 1, "block": 32}),
     Pair("beside the threads", "a stage given back before it is read", """(const float* x, float* y, int tiles) {
     __shared__ __align__(16) float ring[2][32];
     __shared__ MBarrier full[2], empty[2];

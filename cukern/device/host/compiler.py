@@ -99,6 +99,9 @@ _CLANG_CHECKED = [
     *shlex.split("-Wl,--wrap=memcpy -Wl,--wrap=memmove -Wl,--wrap=memset"),
 ]
 _CLANG_CHECKED_MORE = shlex.split("-Xclang -fsanitize=object-size -Xclang -fsanitize-recover=object-size")
+# The runtime is told of each branch.
+_GCC_PATHS = ["-fsanitize-coverage=trace-pc"]
+_CLANG_PATHS = shlex.split("-Xclang -fsanitize-coverage-type=3 -Xclang -fsanitize-coverage-trace-pc")
 #: The runtime of checked launches, as the dynamic linker knows it.
 _CHECKED_NAME = "cukern_checked"
 
@@ -125,11 +128,17 @@ class Compiler:
         return f"-march={self.march.replace('-', '_') if is_zig else self.march}"
 
     def checked_command(
-        self, output: Path, runtime: Path, precompiled: Path | None = None, trusted: bool = False
+        self,
+        output: Path,
+        runtime: Path,
+        precompiled: Path | None = None,
+        trusted: bool = False,
+        paths: bool = False,
     ) -> list[str]:
         """:meth:`kernel_command` for checked launches by the runtime in the file ``runtime``."""
         command = self.kernel_command(output, precompiled)
         more = [] if trusted else _GCC_CHECKED_MORE if self.is_gcc else _CLANG_CHECKED_MORE
+        more = [*more, *((_GCC_PATHS if self.is_gcc else _CLANG_PATHS) if paths else [])]
         link = ["-x", "none", str(runtime), "-Wl,--no-as-needed"]
         return [*command, *self._checked, *more, *link]
 
@@ -459,23 +468,24 @@ def build_quickly(source: str) -> Path:
 _SAYS = b"\0cukern: the compiler says\0"
 
 
-def build_checked(source: str, runtime: Path, trusted: bool = False) -> tuple[Path, str]:
+def build_checked(source: str, runtime: Path, trusted: bool = False, paths: bool = False) -> tuple[Path, str]:
     """The shared library of a kernel for checked launches, and the compiler's warnings; raises as :func:`build_kernel`.
 
     Args:
         source: the C++.
         runtime: the library of the runtime of checked launches.
         trusted: whether it is a kernel of the library's own, which is watched a little less, and faster.
+        paths: whether its branches are watched.
     """
     compiler = _compiler_of(source)
 
     def make(path: Path) -> None:
         precompiled = _precompiled(compiler, default_folder(), checked=True)
-        said = _run(compiler.checked_command(path, runtime, precompiled, trusted), source, path)
+        said = _run(compiler.checked_command(path, runtime, precompiled, trusted, paths), source, path)
         with path.open("ab") as file:
             file.write(_SAYS + said.encode() + b"\0")
 
-    command = compiler.checked_command(Path(), Path(), trusted=trusted)
+    command = compiler.checked_command(Path(), Path(), trusted=trusted, paths=paths)
     path = _files().get(_key(compiler, command, source), make)
     return path, path.read_bytes().rpartition(_SAYS)[2].partition(b"\0")[0].decode(errors="replace")
 

@@ -26,7 +26,7 @@ from ..packing import GRID, Kernel, Packing, load, variable_addresses
 from ..python import python_api, reraise
 from . import fills, mode, unset
 from .report import TIMEOUT, RawReport, Reader
-from .source import depends_on_order, runs_in_fibers, source
+from .source import depends_on_order, runs_in_fibers, source, takes_active_mask
 from .tracing import SHARED
 
 #: The bytes of a launch before its parameters.
@@ -154,7 +154,7 @@ def build(unit: Unit) -> tuple[Path, str]:
         DeviceError: there is no compiler.
     """
     try:
-        return build_checked(source(unit), _library()[1], unit.trusted)
+        return build_checked(source(unit), _library()[1], unit.trusted, takes_active_mask(unit))
     except CompilerFailure:
         if unit.trusted:
             raise

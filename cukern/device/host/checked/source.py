@@ -169,6 +169,13 @@ def depends_on_order(unit: Unit) -> bool:
     )
 
 
+def takes_active_mask(unit: Unit) -> bool:
+    """Whether a kernel, whose results do not depend on the order of threads, asks which lanes are active."""
+    return re.search(r"\b(__activemask|coalesced_threads)\b", unit.text) is not None and not depends_on_order(
+        unit
+    )
+
+
 def runs_in_fibers(unit: Unit) -> bool:
     """Whether a thread of the kernel may wait for another one."""
     return needs_fibers(unit) or _SPINS.search(unit.text) is not None

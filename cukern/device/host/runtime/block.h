@@ -196,6 +196,7 @@ static unsigned group_of(Wait* const* waits, unsigned lane, unsigned waiting, un
     unsigned group = 0;
     if (wait->what == cukern::warp_active_mask) {
         EACH_LANE(other, waiting) group |= (unsigned)same_place(waits[other], wait) << other;
+        group = choose_active(wait, lane, group);
         EACH_LANE(other, group) waits[other]->result = group;
         return group;
     }
@@ -257,11 +258,16 @@ static bool resolve_warp(Worker* w, unsigned index) {
         on_switch(index * 32 + lane);  // whose warp does it, though another one's thread has come to see it
         const unsigned group = group_of(waits, lane, collecting, warp->live);
         if (group && waits[lane]->what == cukern::warp_sync) on_warp_sync(index, waits[lane]->mask);
+        if (group) on_met(index, group);
         on_switch(w->current);
         resumed |= group;
         pending &= ~(group | 1u << lane);
     }
-    if (!resumed && converging) resumed = group_of(waits, __builtin_ctz(converging), converging, warp->live);
+    if (!resumed && converging) {
+        on_switch(index * 32 + __builtin_ctz(converging));
+        resumed = group_of(waits, __builtin_ctz(converging), converging, warp->live);
+        on_switch(w->current);
+    }
     warp->runnable |= resumed;
     return resumed != 0;
 }

@@ -6,6 +6,9 @@
 static inline unsigned choose_lane(unsigned lanes) { return (unsigned)__builtin_ctz(lanes | 1u << 31); }
 static inline void on_switch(unsigned) {}
 static inline void on_warp_sync(unsigned, unsigned) {}
+static inline void on_met(unsigned, unsigned) {}
+// Which of the lanes that have come to an __activemask are active together with one of them.
+static inline unsigned choose_active(const Wait*, unsigned, unsigned lanes) { return lanes; }
 static inline void on_barrier(unsigned) {}
 static inline void on_cluster_arrive(unsigned, bool) {}
 static inline void on_cluster_wait(unsigned) {}

@@ -110,6 +110,7 @@ static void begin_block(Worker* w) {
     s.block_start = s.barrier_time = s.now;
     Cluster& c = s.cluster;
     c.block_threads = w->block_warps * 32;
+    forget_paths(0, c.blocks * c.block_threads, ~0u);
     for (unsigned rank = 0; rank < c.blocks; ++rank) c.barrier_time[rank] = s.now, c.block_waited[rank] = 0;
     for (unsigned i = 0; i < c.blocks * c.block_threads; ++i) c.came[i] = c.waited[i] = 0, c.ended[i] = false;
     ++s.now;
@@ -228,18 +229,20 @@ static void drop_consequences() {
 }
 
 // A tile's last rows may be of memory that nothing has set, where what they make is dropped, and so is the padding of structs,
-// and what a lane may be given by one that is missing: runs twice more, with other bytes there, and forgets such reads if the
-// results are the same.
+// and what a lane may be given by one that is missing, and which lanes are active together: runs twice more, with others there, and
+// forgets such reads if the results are the same.
 static void settle_doubtful(Worker* w, Job* job, const Options* options) {
     u64 found[2] = {};
     const unsigned count = s.report_count, all = s.all_reports;
     for (unsigned i = 0; i < 2 && !sampled; ++i) {
         fill = i ? unset : 0x2b;
+        parts_lanes = i;
         missing_lanes = i ? 0xdbdbdbdbdbdbdbdbull : 0x5b5b5b5b5b5b5b5bull;  // of either sign, in all types
         run_once(w, job, options, options->runs);
         found[i] = outcome(true);
     }
     missing_lanes = 0;
+    parts_lanes = false;
     s.report_count = count, s.all_reports = all;  // what follows from those bytes is none
     if (found[0] == found[1]) drop_reports([](const Report& one) { return one.doubtful; });
 }

@@ -40,8 +40,45 @@ static void on_warp_sync(unsigned warp, unsigned mask) {
     tick();
 }
 
+// By which turns of its loops each thread has come where it is since its warp, or its block, has last met: of kernels with
+// __activemask, in which the compiler calls the hook in each branch. Lanes that have left a loop before others may not be active
+// together with them behind it.
+struct Path {
+    u64 turns, branches;  // of the latter, a bit of those it has been in
+    uintptr_t last;
+};
+static Path paths[max_places];
+static bool has_paths, parts_lanes;
+
+HOOK void __sanitizer_cov_trace_pc() {
+    has_paths = true;
+    Path& path = paths[s.me];
+    const u64 mixed = HERE * 0x9e3779b97f4a7c15ull, bit = 1ull << (mixed >> 58);
+    if (HERE <= path.last && path.branches & bit) path.turns = (path.turns ^ mixed) * 0x9e3779b97f4a7c15ull + 1;
+    path.branches |= bit;
+    path.last = HERE;
+}
+static void forget_paths(unsigned first, unsigned count, unsigned lanes) {
+    for (unsigned i = 0; has_paths && i < count; ++i)
+        if (lanes >> i % 32 & 1) paths[first + i] = {};
+}
+static void on_met(unsigned warp, unsigned lanes) { forget_paths(32 * warp, 32, lanes); }
+static unsigned choose_active(const Wait* wait, unsigned lane, unsigned lanes) {
+    unsigned alike = 0;
+    for (unsigned rest = lanes; rest; rest &= rest - 1) {
+        const unsigned other = __builtin_ctz(rest);
+        alike |= (unsigned)(paths[s.me - lane + other].turns == paths[s.me].turns) << other;
+    }
+    if (alike == lanes) return lanes;
+    const unsigned count = s.report_count;
+    found_text(missing_lane, "takes __activemask for lanes of which some may still be in a loop before it", wait->file, wait->line, 0);
+    if (s.report_count > count) s.reports[count].doubtful = !s.strict;
+    return parts_lanes ? alike : lanes;
+}
+
 static void on_barrier(unsigned rank) {
     Cluster& c = s.cluster;
+    forget_paths(rank * c.block_threads, c.block_threads, ~0u);
     if (any_learnt) learn_together(rank * c.block_threads, c.block_threads, 0xffffffffu);
     c.barrier_time[rank] = s.now;
     if (c.blocks == 1) s.barrier_time = s.now;

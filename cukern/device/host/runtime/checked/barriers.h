@@ -1,0 +1,36 @@
+// The barriers in a block's memory that the prelude makes of words: mbarriers and others.
+#pragma once
+#include "atomics.h"
+
+// The words of an mbarrier are watched by who has made it: what the first of its cell's `reads` is, as no thread reads them.
+static u64* init_of(const void* barrier, Area*& area) {
+    const uintptr_t at = (uintptr_t)barrier;
+    if (!s.on || at - s.shared_arena >= shared_span) return 0;
+    area = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
+    return at - area->start < area->bytes ? &area->reads[(at - area->start) >> area->shift << 1] : 0;
+}
+static void note_init(const void* barrier, uintptr_t pc) {
+    Area* area;
+    if (u64* init = init_of(barrier, area)) *init = s.head | beside | ((pc - s.base) & place_mask) << place_shift;
+}
+static void note_use(const cukern::BarrierUse& use) {
+    Area* area;
+    const u64* init = init_of(use.barrier, area);
+    if (!init || how_of(*init) != beside || is_over(*init, true) || !is_new(race, (u64)use.file ^ use.line, *init >> place_shift)) return;
+    Report report = empty_report(race, area, (uintptr_t)use.barrier, sizeof(cukern::MBarrier), side_here(0, false, plain));
+    report.file = use.file, report.line = use.line;
+    report.other = side_of(*init, true);
+    report.has_other = 1;
+    snprintf(report.text, sizeof report.text, "by mbarrier_init, with no barrier in between");
+    add_report(report);
+}
+
+// What the prelude's own barriers are to the order of threads.
+static void order(unsigned what, const void* at) {
+    if (what == 0) on_beside_done();
+    if (what == 1) on_beside();
+    if (what == 2 && s.on) release((uintptr_t)at, s.now, everywhere, learnt_by[s.me]);
+    if (what == 3) acquire((uintptr_t)at, true);
+    if (what == 4) note_use(*(const cukern::BarrierUse*)at), on_beside();
+    if (what == 5) note_init(at, HERE);
+}

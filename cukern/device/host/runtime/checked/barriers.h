@@ -9,28 +9,36 @@ static u64* init_of(const void* barrier, Area*& area) {
     area = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
     return at - area->start < area->bytes ? &area->reads[(at - area->start) >> area->shift << 1] : 0;
 }
+static unsigned last_init;  // when
 static void note_init(const void* barrier, uintptr_t pc) {
     Area* area;
+    last_init = s.now;
     if (u64* init = init_of(barrier, area)) *init = s.head | beside | ((pc - s.base) & place_mask) << place_shift;
 }
-static void note_use(const cukern::BarrierUse& use) {
-    Area* area;
-    const u64* init = init_of(use.barrier, area);
-    if (!init || how_of(*init) != beside || is_over(*init, true) || !is_new(race, (u64)use.file ^ use.line, *init >> place_shift)) return;
+static __attribute__((noinline, cold)) void found_use(const cukern::BarrierUse& use, const Area* area, u64 init) {
+    if (!is_new(race, (u64)use.file ^ use.line, init >> place_shift)) return;
     Report report = empty_report(race, area, (uintptr_t)use.barrier, sizeof(cukern::MBarrier), side_here(0, false, plain));
     report.file = use.file, report.line = use.line;
-    report.other = side_of(*init, true);
+    report.other = side_of(init, true);
     report.has_other = 1;
     snprintf(report.text, sizeof report.text, "by mbarrier_init, with no barrier in between");
     add_report(report);
 }
+static void note_use(const cukern::BarrierUse& use) {
+    if (last_init <= s.barrier_time) return;  // as for most
+    Area* area;
+    const u64* const init = init_of(use.barrier, area);
+    if (init && how_of(*init) == beside && !is_over(*init, true)) found_use(use, area, *init);
+}
 
 // What the prelude's own barriers are to the order of threads.
 static void order(unsigned what, const void* at) {
-    if (what == 0) on_beside_done();
-    if (what == 1) on_beside();
-    if (what == 2 && s.on) release((uintptr_t)at, s.now, everywhere, learnt_by[s.me]);
-    if (what == 3) acquire((uintptr_t)at, true);
-    if (what == 4) note_use(*(const cukern::BarrierUse*)at), on_beside();
-    if (what == 5) note_init(at, HERE);
+    switch (what) {
+        case 0: return on_beside_done();
+        case 1: return on_beside();
+        case 2: return s.on ? release((uintptr_t)at, s.now, everywhere, learnt_by[s.me]) : (void)0;
+        case 3: return acquire((uintptr_t)at, true);
+        case 4: return note_use(*(const cukern::BarrierUse*)at), on_beside();
+        default: note_init(at, HERE);
+    }
 }

@@ -57,8 +57,8 @@ static bool has_looked(const Area* r, size_t cell, u64 written, uintptr_t at) {
     unsigned later = 0;
     for (unsigned i = 0; i < 2; ++i) {
         const u64 seen = r->reads[2 * cell + i];
-        if (time_of(seen) < time_of(written)) continue;
-        if (thread_of(seen) == s.me || is_over(seen, r->shared)) return true;
+        if (time_of(seen) < time_of(written) && how_of(seen) != covered) continue;
+        if (how_of(seen) != covered && (thread_of(seen) == s.me || is_over(seen, r->shared))) return true;
         ++later;
     }
     return later == 2;  // by others, who have taken the places of its own

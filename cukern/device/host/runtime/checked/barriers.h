@@ -15,7 +15,16 @@ static void note_init(const void* barrier, uintptr_t pc) {
     last_init = s.now;
     if (u64* init = init_of(barrier, area)) *init = s.head | beside | ((pc - s.base) & place_mask) << place_shift;
 }
+// When each thread has last passed on what it wrote to what goes on beside the threads, as fence_mbarrier_init does, which also
+// releases to the cluster what was made: then threads may arrive relaxed.
+static unsigned passed_on[max_places];
+static void note_passed_on() {
+    passed_on[s.me] = s.now;
+    tick();
+}
 static __attribute__((noinline, cold)) void found_use(const cukern::BarrierUse& use, const Area* area, u64 init) {
+    const unsigned phase = has_waited(s.me), maker = thread_of(init);
+    if (phase && s.cluster.came[maker] >= phase && passed_on[maker] >= time_of(init)) return;
     if (!is_new(race, (u64)use.file ^ use.line, init >> place_shift)) return;
     Report report = empty_report(race, area, (uintptr_t)use.barrier, sizeof(cukern::MBarrier), side_here(0, false, plain));
     report.file = use.file, report.line = use.line;

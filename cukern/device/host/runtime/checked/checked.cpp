@@ -26,6 +26,7 @@ static void pass_on(const Area& area, u64 from, u64 bytes) {
         if (is_over(area.writes[i >> area.shift], true)) seen[i] = own[i];
 }
 static void pass_on_shared() {
+    note_passed_on();
     const u64 count = ((const Variable*)launched->build->static_shared)->bytes;
     for (unsigned slot = 0; slot <= count; ++slot) {
         const Area& area = s.shared[worker->rank * shared_slots + slot];

@@ -173,6 +173,18 @@ PAIRS = [
         "race",
         "of shared own",
     ),
+    Pair(
+        "an mbarrier that its maker does not release",
+        """if (i == 0) mbarrier_init(&here, n);
+        ⟦fence_mbarrier_init();|||⟧
+        cluster_arrive_relaxed();
+        cluster_wait();
+        mbarrier_arrive_at(&here, 1 - rank);
+        mbarrier_wait_cluster(&here, 0);
+        cluster_barrier();""",
+        "race",
+        "by mbarrier_init, with no barrier in between",
+    ),
 ]
 
 

@@ -400,12 +400,12 @@ def test_half_comparisons_and_bits(which):
     b[::3] = a[::3]
     out = np.zeros(65536, np.int32)
     body = """out[i] = (a[i] < b[i]) | (a[i] <= b[i]) * 2 | (a[i] > b[i]) * 4 | (a[i] >= b[i]) * 8 | (a[i] == b[i]) * 16
-        | __hne(a[i], b[i]) * 32 | __hisnan(a[i]) * 64;"""
+        | __hne(a[i], b[i]) * 32 | __hisnan(a[i]) * 64 | __hneu(a[i], b[i]) * 128 | (a[i] != b[i]) * 256;"""
     launch(half_kernel(which, "const H* a, const H* b, int* out", body), [a, b, out], 256, 256)
     x, y = a.astype(np.float32), b.astype(np.float32)
-    wanted = (
-        (x < y) | (x <= y) * 2 | (x > y) * 4 | (x >= y) * 8 | (x == y) * 16 | (x != y) * 32 | np.isnan(x) * 64
-    )
+    wanted = (x < y) | (x <= y) * 2 | (x > y) * 4 | (x >= y) * 8 | (x == y) * 16 | np.isnan(x) * 64
+    # __hne is PTX's setp.ne, which is false of NaN; __hneu and != are setp.neu, as NVRTC's PTX shows.
+    wanted = wanted | ((x < y) | (x > y)) * 32 | (x != y) * (128 + 256)
     np.testing.assert_array_equal(out, wanted)
 
 

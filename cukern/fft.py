@@ -11,7 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from . import namespace as ops
 from .array import Array
 from .array.creation import asarray, empty, zeros
 from .array.host_data import quiet
-from .array.layout import address, fresh_layout
+from .array.layout import Layout, address, fresh_layout
 from .autodiff import tape
 from .cache import Cache, options_key
 from .device import HERE, Device
@@ -86,58 +86,56 @@ def _real(x: Any, name: str) -> Array:
     return ops.astype(x, dtypes.info(dtype).acc, copy=False)
 
 
-def _transformed(
-    x: Array,
-    name: str,
-    shape: tuple[int, ...],
-    dtype: dtypes.DType,
-    axes: tuple[int, ...],
-    norm: str,
-    turned: bool = False,
-) -> Array:
-    """The result of a function of numpy.fft or cupy.fft, of this shape and dtype; not recorded.
+class _Transform(NamedTuple):
+    """A function of numpy.fft or cupy.fft, of several axes, and what it gives.
 
-    Args:
-        x: the operand.
-        name: the function: of several axes.
-        shape: the shape of the result.
-        dtype: the dtype of the result.
+    Attributes:
+        name: the function.
+        shape, dtype: of the result.
         axes: the axes.
         norm: by what it divides.
         turned: whether to conjugate the complex ones of operand and result, one of which is real.
     """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: dtypes.DType
+    axes: tuple[int, ...]
+    norm: str
+    turned: bool = False
+
+    @property
+    def sizes(self) -> dict[str, list[int]]:
+        """The numbers of samples, which only the inverse to real numbers is told."""
+        return {"s": [self.shape[axis] for axis in self.axes]} if self.name == "irfftn" else {}
+
+
+def _transformed(x: Array, what: _Transform) -> Array:
+    """The result of a transform, not recorded."""
     if not x.size:
-        return empty(shape, dtype, x.device)
+        return empty(what.shape, what.dtype, x.device)
     with tape.stop_recording() if tape.active() else HERE, x.device.activate():
         if x.device.addressable:
-            return _by_numpy(x, name, shape, dtype, axes, norm, turned)
-        planned = _planned.get((x._layout or x._planned(), name, shape, axes, norm, turned))
+            return _by_numpy(x, what)
+        planned = _planned.get((x._layout or x._planned(), what))
         if planned is not None:
             return planned(x)
         with needed(x.device.xp, "cufft"):
-            return _by_cufft(x, name, shape, dtype, axes, norm, turned)
+            return _by_cufft(x, what)
 
 
-def _by_numpy(
-    x: Array,
-    name: str,
-    shape: tuple[int, ...],
-    dtype: dtypes.DType,
-    axes: tuple[int, ...],
-    norm: str,
-    turned: bool,
-) -> Array:
+def _by_numpy(x: Array, what: _Transform) -> Array:
     """:func:`_transformed` on the host."""
-    data = np.conjugate(x._data) if turned and name == "irfftn" else x._data
-    of_real = {"s": [shape[axis] for axis in axes]} if name == "irfftn" else {}
+    name, axes, norm, sizes = what.name, what.axes, what.norm, what.sizes
+    data = np.conjugate(x._data) if what.turned and name == "irfftn" else x._data
     if len(axes) == 1:  # in fewer steps of NumPy's
-        (size,) = of_real.get("s", (x.shape[axes[0]],))
+        (size,) = sizes.get("s", (x.shape[axes[0]],))
         result = quiet().run(getattr(np.fft, name.removesuffix("n")), data, size, axes[0], norm)
     else:
-        result = quiet().run(getattr(np.fft, name), data, axes=axes, norm=norm, **of_real)
-    if turned and name == "rfftn":
+        result = quiet().run(getattr(np.fft, name), data, axes=axes, norm=norm, **sizes)
+    if what.turned and name == "rfftn":
         np.conjugate(result, out=result)
-    return Array._wrap(np.ascontiguousarray(result.astype(dtype, copy=False)), x.device)
+    return Array._wrap(np.ascontiguousarray(result.astype(what.dtype, copy=False)), x.device)
 
 
 class _Planned:
@@ -145,28 +143,20 @@ class _Planned:
 
     Args:
         x: the operand.
-        name, shape, dtype, axes, turned: those of :func:`_transformed`.
+        what: the transform.
         factor: what the result is multiplied by.
     """
 
     __slots__ = ("_after", "_axes", "_before", "_factor", "_inverse", "_out", "_xp")
 
-    def __init__(
-        self,
-        x: Array,
-        name: str,
-        shape: tuple[int, ...],
-        dtype: dtypes.DType,
-        axes: tuple[int, ...],
-        turned: bool,
-        factor: float,
-    ) -> None:
-        self._xp, self._axes, self._inverse = x.device.xp, len(axes), name in ("ifftn", "irfftn")
-        self._out, self._factor = fresh_layout(x.device, dtype, shape), factor
-        scale: Any = _conj_times if turned else _times_real
+    def __init__(self, x: Array, what: _Transform, factor: float) -> None:
+        to_real = what.name == "irfftn"
+        self._xp, self._axes, self._inverse = x.device.xp, len(what.axes), to_real or what.name == "ifftn"
+        self._out, self._factor = fresh_layout(x.device, what.dtype, what.shape), factor
+        scale: Any = _conj_times if what.turned else _times_real
         # cuFFT overwrites the input of a transform to real numbers, which is therefore copied in any case.
-        self._before = scale if name == "irfftn" else None
-        self._after = scale if name != "irfftn" and (turned or factor != 1) else None
+        self._before = scale if to_real else None
+        self._after = scale if not to_real and (what.turned or factor != 1) else None
 
     def __call__(self, x: Array) -> Array:
         """The result; the current device is that of ``x``."""
@@ -176,23 +166,16 @@ class _Planned:
         return result if self._after is None else self._after(result, self._factor)
 
 
-#: By the layout of the operand, and what else :func:`_transformed` is given.
-_planned: Cache[tuple[Any, ...], _Planned] = Cache()
+#: By the layout of the operand, and the transform.
+_planned: Cache[tuple[Layout, _Transform], _Planned] = Cache()
 
 
-def _by_cufft(
-    x: Array,
-    name: str,
-    shape: tuple[int, ...],
-    dtype: dtypes.DType,
-    axes: tuple[int, ...],
-    norm: str,
-    turned: bool,
-) -> Array:
+def _by_cufft(x: Array, what: _Transform) -> Array:
     """:func:`_transformed` on a GPU: the transform that divides by nothing, and a factor before or after it.
 
     cuFFT reads real numbers, too, as pairs: the address of the first has to be a multiple of a complex number's size.
     """
+    name, shape, axes, norm = what.name, what.shape, what.axes, what.norm
     aligned = address(x._data) % dtypes.complex_of(x.dtype).itemsize == 0
     x = x if aligned else Array._wrap(x._data.copy(), x.device)
     xp, sizes = x.device.xp, shape if name == "irfftn" else x.shape
@@ -200,20 +183,19 @@ def _by_cufft(
     factor = 1 / (math.sqrt(n) if norm == "ortho" else n)
     long = max(sizes[axis] for axis in axes) > _LONGEST
     if not long and cufft.plans(xp) and cufft.has_plan(x.shape, shape, axes, "rfft" in name):
-        planned = _Planned(x, name, shape, dtype, axes, turned, factor)
+        planned = _Planned(x, what, factor)
         layout = x._layout or x._planned()
         if layout.aligned:
-            _planned.keep((layout, name, shape, axes, norm, turned), planned)
+            _planned.keep((layout, what), planned)
         return planned(x)
-    if turned and name == "irfftn":
+    if what.turned and name == "irfftn":
         x, n = _conj_times(x, factor), 1
     if long:
-        result = _of_long_axis(x, name, sizes, axes, dtype)
+        result = _of_long_axis(x, name, sizes, axes, what.dtype)
     else:
-        of_real = {"s": [shape[axis] for axis in axes]} if name == "irfftn" else {}
-        result = getattr(xp.fft, name)(x._data, axes=axes, norm=_UNSCALED[name], **of_real)
-    made = Array._wrap(xp.ascontiguousarray(result.astype(dtype, copy=False)), x.device)
-    if turned and name == "rfftn":
+        result = getattr(xp.fft, name)(x._data, axes=axes, norm=_UNSCALED[name], **what.sizes)
+    made = Array._wrap(xp.ascontiguousarray(result.astype(what.dtype, copy=False)), x.device)
+    if what.turned and name == "rfftn":
         return _conj_times(made, factor)
     return made if n == 1 else _times_real(made, factor)
 
@@ -243,7 +225,7 @@ def _whole(x: Array, axes: tuple[int, ...], norm: str, back: bool) -> Array:
     """The transform of complex numbers along all of ``axes``, or its inverse."""
     if not axes:
         return x
-    result = _transformed(x, "ifftn" if back else "fftn", x.shape, x.dtype, axes, norm)
+    result = _transformed(x, _Transform("ifftn" if back else "fftn", x.shape, x.dtype, axes, norm))
     return recorded("ifft" if back else "fft", x, result, lambda g: _whole(g, axes, _ADJOINT[norm], not back))
 
 
@@ -262,7 +244,7 @@ def _half(x: Array, axes: tuple[int, ...], norm: str, turned: bool = False) -> A
     axis = axes[-1]
     n = x.shape[axis]
     shape = (*x.shape[:axis], n // 2 + 1, *x.shape[axis + 1 :])
-    result = _transformed(x, "rfftn", shape, dtypes.complex_of(x.dtype), axes, norm, turned)
+    result = _transformed(x, _Transform("rfftn", shape, dtypes.complex_of(x.dtype), axes, norm, turned))
     return recorded(
         "rfft", x, result, lambda g: _from_half(_weighted(g, n, axis, 0.5), n, axes, _ADJOINT[norm], turned)
     )
@@ -272,7 +254,7 @@ def _from_half(x: Array, n: int, axes: tuple[int, ...], norm: str, turned: bool 
     """The real numbers of frequencies along axes, of the last one the non-negative ones of ``n``; or of conjugates."""
     axis = axes[-1]
     shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
-    result = _transformed(x, "irfftn", shape, dtypes.info(x.dtype).real, axes, norm, turned)
+    result = _transformed(x, _Transform("irfftn", shape, dtypes.info(x.dtype).real, axes, norm, turned))
     return recorded(
         "irfft", x, result, lambda g: _weighted(_half(g, axes, _ADJOINT[norm], turned), n, axis, 2.0)
     )

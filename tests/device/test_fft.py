@@ -226,7 +226,7 @@ def test_cufft_is_given_addresses_of_complex_numbers(name: str, monkeypatch: pyt
     assert address(x._data) % 16
     shape = {"rfftn": (5,), "fftn": (4,), "irfftn": (6,)}[name]
     dtype = ck.float64 if name == "irfftn" else ck.complex128
-    made = fft._by_cufft(x, name, shape, dtype, (0,), "backward", False)
+    made = fft._by_cufft(x, fft._Transform(name, shape, dtype, (0,), "backward"))
     assert_close(made, function(x.numpy()), rtol=1e-12, atol=1e-12)
 
 
@@ -280,7 +280,7 @@ def test_plans_of_cufft(name: str, axes: tuple[int, ...], monkeypatch: pytest.Mo
         wanted = wanted.conj() if turned and name == "rfftn" else wanted
         operand = ck.asarray(x, device="host")
         dtype = ck.dtypes.as_dtype(wanted.dtype)
-        made = fft._by_cufft(operand, name, wanted.shape, dtype, axes, norm, turned)
+        made = fft._by_cufft(operand, fft._Transform(name, wanted.shape, dtype, axes, norm, turned))
         assert_close(made, wanted, rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(operand.numpy(), x)
     planned = axes[-1] == 2 or (not halved and axes == (2, 1))

@@ -213,7 +213,7 @@ def conform(gradient: object, like: Likeness, name: str, argument: str | int) ->
     summed, converted = steps
     found: Any = gradient
     if summed:
-        found = (_registered or registered()).sum_to_shape(found, like.shape, like.dtype)
+        found = registered().sum_to_shape(found, like.shape, like.dtype)
         converted = found.dtype != like.dtype
     return registered().cast(found, like.dtype) if converted else found
 
@@ -554,9 +554,8 @@ def _pull(
                 cotangents[key] = gradient
             else:
                 accumulate(cotangents, key, gradient)
-            if (
-                key in keep
-            ):  # what the caller gets is computed now, before what it is computed from may be written
+            if key in keep:
+                # What the caller gets is computed now, before what it is computed from may be written.
                 held: Any = cotangents[key]
                 held = held.newest() if type(held) is Parts else held
                 if not getattr(held, "arriving", False):
@@ -575,7 +574,7 @@ def accumulate(
     elif type(cotangent) is Parts:
         cotangents[key] = cotangent.add(before)
     else:
-        cotangents[key] = (_registered or registered()).add(before, cotangent)
+        cotangents[key] = registered().add(before, cotangent)
 
 
 def whole(cotangents: MutableMapping[int | None, Array | Parts], key: int | None) -> Array | None:

@@ -301,7 +301,7 @@ def _blas(xp: Any, a: Any, b: Any, out: Any) -> Any:
     return out
 
 
-class _Matrix(NamedTuple):
+class Matrix(NamedTuple):
     """A matrix in memory, with the attributes of an ndarray."""
 
     dtype: dtypes.DType
@@ -330,7 +330,7 @@ def _call(xp: Any, a: Any, b: Any, out: Any) -> Call | None:
         return None
     inner = tuple([one[-1] if one else 0 for one in axes.steps])
     count = axes.shape[0] if axes.shape else 1
-    left, right, result_matrix = (_Matrix(one.dtype, one.shape[-2:], one.strides[-2:]) for one in (a, b, out))
+    left, right, result_matrix = (Matrix(one.dtype, one.shape[-2:], one.strides[-2:]) for one in (a, b, out))
     key = (left, right, result_matrix, count, inner, xp.cuda.runtime.getDevice())
     call = _prepared.get(key)
     if call is None:
@@ -338,7 +338,7 @@ def _call(xp: Any, a: Any, b: Any, out: Any) -> Call | None:
     return call
 
 
-def _prepare(xp: Any, a: _Matrix, b: _Matrix, out: _Matrix, count: int, inner: Strides) -> Call:
+def _prepare(xp: Any, a: Matrix, b: Matrix, out: Matrix, count: int, inner: Strides) -> Call:
     """The call of cuBLASLt, which takes the host less time, or cuBLAS's where that has none, or of other addresses."""
     call = cublas.prepare(xp, a, b, out, count, inner)
     exact, fast = (
@@ -361,13 +361,13 @@ def _prepare(xp: Any, a: _Matrix, b: _Matrix, out: _Matrix, count: int, inner: S
     return aligned
 
 
-def _rows(x: Any) -> _Matrix | None:
+def _rows(x: Any) -> Matrix | None:
     """An array of several axes as one matrix of all its rows; None if the rows do not have a single stride."""
     axes = collapse(x.shape[:-1], [_steps(x, x.shape[:-1], x.strides[:-1])])
     if len(axes.shape) > 1:
         return None
     (step,) = axes.steps[0] or (x.shape[-1],)
-    flat = _Matrix(x.dtype, (math.prod(x.shape[:-1]), x.shape[-1]), (step * x.dtype.itemsize, x.strides[-1]))
+    flat = Matrix(x.dtype, (math.prod(x.shape[:-1]), x.shape[-1]), (step * x.dtype.itemsize, x.strides[-1]))
     return None if cublas.read(flat) is None else flat
 
 

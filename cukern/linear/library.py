@@ -26,16 +26,8 @@ from ..launch import cost
 from ..launch.variant import Variant
 from ..shape.joins import concat
 from ..shape.views import broadcast_to, reshape, swapaxes
-from .blas import HostPlan, LibraryPlan
+from .blas import HostPlan, LibraryPlan, Matrix
 from .problem import MOST_MATRICES, Factor, Gemm, Product
-
-
-class _Matrix(NamedTuple):
-    """A matrix in memory, with the attributes of an ndarray."""
-
-    dtype: dtypes.DType
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
 
 
 class Ending(NamedTuple):
@@ -207,7 +199,7 @@ def _epilogue_plan(problem: Product, ending: Ending) -> EpiloguePlan | None:
     sizes = ((gemm.m, gemm.k), (gemm.k, gemm.n), (gemm.m, gemm.n))
     steps = (_steps(gemm.a), _steps(gemm.b)[::-1], (gemm.n, 1))
     matrices = [
-        _Matrix(out.dtype, shape, (size * row, size * column))
+        Matrix(out.dtype, shape, (size * row, size * column))
         for shape, (row, column) in zip(sizes, steps, strict=True)
     ]
     a, b, d = matrices

@@ -7,6 +7,7 @@ import math
 import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -407,7 +408,7 @@ def test_a_plain_product_is_cublas_lts_where_all_addresses_are_aligned(
 
     monkeypatch.setattr(cublas_lt, "prepare", prepare)
     for dtype, fast in (("float32", "tf32"), ("float16", "exact")):
-        x = products._Matrix(np.dtype(dtype), (4, 4), (16, 4))
+        x = products.Matrix(np.dtype(dtype), (4, 4), (16, 4))
         asked.clear()
         call = products._prepare(None, x, x, x, 1, (0, 0, 0))
         call(16, 32, 48)
@@ -415,3 +416,10 @@ def test_a_plain_product_is_cublas_lts_where_all_addresses_are_aligned(
             call(16, 32, 48)
         call(16, 36, 48)
         assert asked == ["exact", fast, "cuBLAS"]
+
+
+@pytest.mark.parametrize(("dtype", "depth"), [("float32", 128), ("complex64", 128), ("bfloat16", 1024)])
+def test_products_that_libraries_may_split_have_a_workspace(dtype: str, depth: int) -> None:
+    small = partial(cublas.needs_no_workspace, ck.dtypes.as_dtype(dtype), 64, 64)
+    assert small(depth, 1) and not small(depth + 1, 1)
+    assert small(64, 64) and not small(64, 65)  # 2^24 multiplications

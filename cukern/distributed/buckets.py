@@ -15,6 +15,8 @@ from .sharded import Shard
 
 #: The bytes of a parameter from which on it is a bucket of its own, which need not be copied.
 _APART = 32 << 20
+#: What divides the size at which the last bucket, and the one before it, is complete.
+_SMALLER = {0: 8, 1: 2}
 
 
 class Bucket(Flat):
@@ -55,40 +57,50 @@ class Bucket(Flat):
 def planned(optimizer: Optimizer, ranks: int, most: int, order: Sequence[int] | None = None) -> list[Bucket]:
     """The buckets of an optimizer's parameters.
 
-    Shards, and parameters that are not trained or have no elements, are in none.
+    Shards, and parameters that are not trained or have no elements, are in none. The last buckets are small, as nothing
+    is computed while they are reduced.
 
     Args:
         optimizer: has the parameters; those of different dtypes or devices are in different buckets.
         ranks: the number of ranks, by which the size of each bucket is divisible.
-        most: the bytes at which a bucket is complete; with a quarter it is, if a parameter comes that has its own.
+        most: the bytes at which a bucket is complete, counted from the end: an eighth for the last, a half for the one
+            before it. Beside a parameter that has a bucket of its own, a sixteenth is enough.
         order: that in which gradients are finished, of which buckets have stretches. When None it is taken to be the
             reverse of the optimizer's order, and parameters of different groups are in different buckets.
     """
     parameters = optimizer.parameters
     group_of = {i: number for number, one in enumerate(optimizer.groups) for i in one.members}
     open_: dict[Any, list[int]] = {}
-    buckets: list[Bucket] = []
+    closed: dict[Any, list[list[int]]] = {}
+    made: list[tuple[Any, list[int]]] = []
 
-    def close(kind: Any, members: Sequence[int]) -> None:
-        buckets.append(Bucket(members, [parameters[i].shape for i in members], ranks, kind[0]))
+    def close(kind: Any, members: list[int]) -> None:
+        made.append((kind, members))
+        closed.setdefault(kind, []).append(members)
 
     def nbytes(members: Sequence[int]) -> int:
         return sum(parameters[i].nbytes for i in members)
 
-    for i in reversed(range(len(parameters))) if order is None else order:
+    for i in range(len(parameters)) if order is None else reversed(order):
         one = parameters[i]
         if isinstance(one, Shard) or (isinstance(one, Parameter) and not one.trainable) or not one.size:
             continue
         kind = (0 if order else group_of[i], one.dtype, one.device)
-        apart = one.nbytes >= min(most, _APART)
         members = open_.setdefault(kind, [])
-        if not apart:
-            members.append(i)
-        if nbytes(members) >= (min(most // 4, _APART) if apart else most):
+        if one.nbytes >= min(most, _APART):
+            if nbytes(members) >= most // 16:
+                close(kind, open_.pop(kind))
+            made.append((kind, [i]))
+            continue
+        members.append(i)
+        if nbytes(members) >= most // _SMALLER.get(len(closed.get(kind, ())), 1):
             close(kind, open_.pop(kind))
-        if apart:
-            close(kind, [i])
     for kind, members in open_.items():
-        if members:
-            close(kind, members)
-    return buckets
+        if members and kind in closed and nbytes(members) < most // 16:
+            closed[kind][-1].extend(members)
+        elif members:
+            made.append((kind, members))
+    return [
+        Bucket(members[::-1], [parameters[i].shape for i in members[::-1]], ranks, kind[0])
+        for kind, members in reversed(made)
+    ]

@@ -49,7 +49,8 @@ class DataParallel:
         model: with ``shard=3`` the model that has the optimizer's parameters. Its blocks are replaced in place.
         sums: the dtype in which gradients travel and are summed, such as float32 or bfloat16; that of each parameter
             when None. The averaged gradients have this dtype. Those of divided blocks travel in their own.
-        bucket_bytes: the size at which a bucket is complete. A parameter of 32 MiB or more is a bucket of its own.
+        bucket_bytes: the size at which a bucket is complete; the last ones are smaller, as nothing is computed while
+            they are reduced. A parameter of 32 MiB or more is a bucket of its own.
 
     Raises:
         ValueError: ``shard`` is not 0, 1 or 3, ``bucket_bytes`` is not positive, or ``sums`` is not floating;

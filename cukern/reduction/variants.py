@@ -367,8 +367,9 @@ class Columns(Kernels):
     shared: ClassVar[int] = 8
     #: The number of blocks that keeps the GPU busy. Each writes a state for every column.
     blocks: ClassVar[int] = 512
-    #: The most loads by all threads of a column for which it is not split into pieces.
-    few: ClassVar[int] = 128
+    #: The most loads of a column for which it is not split into pieces: 4 by each of the most threads that share it.
+    few: ClassVar[int] = 512
+    most_shared: ClassVar[int] = 128
 
     @classmethod
     def fits(cls, problem: Reducing, limits: Properties) -> str:
@@ -384,9 +385,10 @@ class Columns(Kernels):
         packs = columns // width
         down = min(cls.shared, power_of_two(divide_up(max(1, reduced), unroll)))
         tiles = divide_up(packs, _BLOCK // down)
-        # Columns of a few hundred elements get more threads each instead of a second launch.
-        few = reduced <= cls.few * unroll
-        while few and rows // columns * tiles < cls.blocks // 2 and down < 32 and down * unroll < reduced:
+        # Short columns get more threads each instead of a second launch, if a block still reads whole sectors.
+        few, sector = reduced <= cls.few * unroll, divide_up(_SECTOR, width * min(s.size for s in problem.sources))
+        most = min(cls.most_shared, _BLOCK // sector)
+        while few and rows // columns * tiles < cls.blocks // 2 and down < most and down * unroll < reduced:
             down *= 2
             tiles = divide_up(packs, _BLOCK // down)
         across = divide_up(packs, tiles)

@@ -89,8 +89,8 @@ def register_algebra(
 
     Args:
         add: takes two arrays of one shape and dtype.
-        sum_to_shape: takes an array, the shape from which it was broadcast, and the dtype to which sums of real numbers
-            are rounded.
+        sum_to_shape: takes an array, the shape from which it was broadcast, the dtype to which sums of real numbers
+            are rounded, and an array to which the sum is added, if any.
         zeros: takes a shape, a dtype and a device; the result is only read.
         ones: likewise.
         cast: takes an array and a dtype.
@@ -192,8 +192,10 @@ def written(array: Array) -> GradientError:
     )
 
 
-def conform(gradient: object, like: Likeness, name: str, argument: str | int) -> Array:
-    """``gradient`` with the shape and dtype of ``like``: broadcasting undone, then cast.
+def conform(
+    gradient: object, like: Likeness, name: str, argument: str | int, onto: Array | None = None
+) -> Array:
+    """``gradient`` with the shape and dtype of ``like``: broadcasting undone, then cast, and added to ``onto``.
 
     Raises:
         GradientError: it is not a floating array, lies on another device, or has a shape that ``like``
@@ -213,9 +215,10 @@ def conform(gradient: object, like: Likeness, name: str, argument: str | int) ->
     summed, converted = steps
     found: Any = gradient
     if summed:
-        found = registered().sum_to_shape(found, like.shape, like.dtype)
+        found = registered().sum_to_shape(found, like.shape, like.dtype, onto)
         converted = found.dtype != like.dtype
-    return registered().cast(found, like.dtype) if converted else found
+    found = registered().cast(found, like.dtype) if converted else found
+    return found if summed or onto is None else registered().add(onto, found)
 
 
 #: Whether gradients of a layout are summed to the shape of what they are gradients of, and whether they are cast.
@@ -547,10 +550,12 @@ def _pull(
                 else:
                     cotangents[key] = both
                     continue
-            layout = getattr(gradient, "_layout", None)
+            layout, onto = getattr(gradient, "_layout", None), None
             if layout is not like and type(gradient) is not Parts and _steps.get((layout, like)) != _AS_IS:  # type: ignore[arg-type]
-                gradient = conform(gradient, like, operation.name, i)
-            if cotangents.get(key) is None:
+                onto = cotangents.get(key)
+                onto = None if isinstance(onto, Parts) else onto
+                gradient = conform(gradient, like, operation.name, i, onto)
+            if onto is not None or cotangents.get(key) is None:
                 cotangents[key] = gradient
             else:
                 accumulate(cotangents, key, gradient)

@@ -32,7 +32,13 @@ class NumPyPlan(Plan):
 
     __slots__ = ()
 
-    def run(self, arrays: Sequence[Array], scalars: Sequence[Any], parameter: float = 0.0) -> Array:
+    def run(
+        self,
+        arrays: Sequence[Array],
+        scalars: Sequence[Any],
+        parameter: float = 0.0,
+        onto: Array | None = None,
+    ) -> Array:
         """See :class:`Plan`."""
         problem, result = self.problem, Array._made(self.layouts[0])
         compute, _ = _BY_NUMPY[problem.reduction.name]
@@ -79,7 +85,8 @@ def by_kernels(problem: Reducing) -> Plan:
 def _is_for_numpy(problem: Reducing) -> bool:
     """Whether one operand in C order is reduced, along its last axis or all of them, by what NumPy does faster."""
     (operand, *others), name, count = problem.operands, problem.reduction.name, problem.count
-    if problem.reduction.custom or problem.program.name != "load" or others or not operand.contiguous:
+    plain = problem.program.name == "load" and not problem.reduction.custom and not problem.onto
+    if not plain or others or not operand.contiguous:
         return False
     device, size = problem.device, math.prod(problem.shape)
     least = _NUMPY_SEARCH_COUNT if problem.reduction.ordered else _NUMPY_COUNT

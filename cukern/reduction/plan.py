@@ -121,6 +121,7 @@ class Reducing:
         axes: those reduced.
         keepdims: whether they stay, with size 1.
         result: the result's dtype.
+        onto: whether the result is added to another array.
     """
 
     reduction: Reduction
@@ -129,6 +130,7 @@ class Reducing:
     axes: tuple[int, ...]
     keepdims: bool
     result: DType
+    onto: bool = False
 
     @property
     def device(self) -> Device:
@@ -261,7 +263,8 @@ class Reducing:
         """The problem in a line."""
         of = "" if self.program.name in ("load", self.reduction.name) else f" of {self.program.name}"
         arrays = ", ".join(f"{dtypes.info(one.dtype).name} {one.shape}" for one in self.operands)
-        return f"{self.reduction.name}{of} of {arrays} along axes {self.axes}"
+        onto = ", added to another array" if self.onto else ""
+        return f"{self.reduction.name}{of} of {arrays} along axes {self.axes}{onto}"
 
     def least_seconds(self, limits: Properties) -> float:
         """The time in which the inputs are read and the result is written once."""
@@ -298,11 +301,17 @@ class Plan(kernel_plan.Plan):
         """The result of arrays alone, a new array."""
         return self.run(arrays, ())
 
-    def run(self, arrays: Sequence[Array], scalars: Sequence[Any], parameter: float = 0.0) -> Array:
-        """Launch and return the result, a new array."""
+    def run(
+        self,
+        arrays: Sequence[Array],
+        scalars: Sequence[Any],
+        parameter: float = 0.0,
+        onto: Array | None = None,
+    ) -> Array:
+        """Launch and return the result, a new array; ``onto`` is what it is added to, in C order."""
         if self.which is not None and self.which() != self.device.index:
             with self.device.activate():
-                return self.run(arrays, scalars, parameter)
+                return self.run(arrays, scalars, parameter, onto)
         result = Array._made(self.layouts[0])
         if self.launch is None:
             return result
@@ -312,6 +321,8 @@ class Plan(kernel_plan.Plan):
         if scalars:
             values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
         end = (parameter, result._operand) if self.parameter else (result._operand,)
+        if onto is not None:
+            end = (onto._operand, *end)
         if self.parts is None:
             self.launch(*values, *end)
         else:

@@ -25,6 +25,7 @@ from ..elementwise.ufunc import one_out, written
 from ..kernel.strides import broadcast_axes
 from ..shape.joins import concat, stack
 from ..shape.views import moveaxis, reshape
+from .choice import planned
 from .function import Reduce, Rule, Span, exponential_below
 from .masked import masked_mean, masked_spread, one_correction
 from .plan import Reduction, load
@@ -551,13 +552,28 @@ def _share(g: Any, x: Any, peak: Any, rest: Any) -> Any:
     return (g * exp(x.astype(peak.dtype) - peak - rest)).astype(x.dtype)
 
 
-def sum_to_shape(x: Array, shape: tuple[int, ...], dtype: dtypes.DType | None = None) -> Array:
+def sum_to_shape(
+    x: Array, shape: tuple[int, ...], dtype: dtypes.DType | None = None, onto: Array | None = None
+) -> Array:
     """``x`` summed over the axes along which an array of ``shape`` was broadcast to the shape of ``x``.
 
     Args:
         dtype: to which sums of real numbers are rounded; that of ``x`` when None.
+        onto: an array of that shape and dtype to which the sum is added, by the same launch where that can be.
     """
     axes = broadcast_axes(shape, x.shape)
+    if onto is not None:
+        dtype, kept = onto.dtype, tuple([n for i, n in enumerate(x.shape) if i not in axes])
+        if (
+            {dtype, x.dtype} <= set(dtypes.FLOATS)
+            and onto.is_contiguous
+            and x.size
+            and not tape.recording((x, onto))
+        ):
+            plan = planned((x,), sum.row, load(x.dtype, x.dtype), axes, False, dtype, True)
+            result = plan.run((x,), (), onto=onto)
+            return result if kept == shape else reshape(result, shape)
+        return sum_to_shape(x, shape, dtype) + onto
     if dtype is None or dtype == x.dtype or not {dtype, x.dtype} <= set(dtypes.FLOATS):
         result = sum(x, axes)
     else:

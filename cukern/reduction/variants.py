@@ -86,7 +86,7 @@ class Kernels(Variant[Reducing]):
             for k, (dtype, source) in enumerate(zip(program.inputs, sources, strict=True))
         ]
         constants = {
-            "name": f"{name}_{dtypes.info(program.inputs[0]).name}_{block}",
+            "name": f"{name}{'_onto' * problem.onto}_{dtypes.info(program.inputs[0]).name}_{block}",
             "stage": "single" if grid[1] == 1 else "partial",
             "index": "long long" if problem.wide else "int",
             "kept": kept,
@@ -100,6 +100,7 @@ class Kernels(Variant[Reducing]):
             "accumulator": accumulator(reduction, problem.value),
             "result": dtypes.info(problem.result).cxx,
             "reduction": reduction,
+            "onto": problem.onto,
             "half": all(d in dtypes.NARROW for d in program.inputs),
             **more,
         }
@@ -386,7 +387,10 @@ class Columns(Kernels):
         down = min(cls.shared, power_of_two(divide_up(max(1, reduced), unroll)))
         tiles = divide_up(packs, _BLOCK // down)
         # Short columns get more threads each instead of a second launch, if a block still reads whole sectors.
-        few, sector = reduced <= cls.few * unroll, divide_up(_SECTOR, width * min(s.size for s in problem.sources))
+        few, sector = (
+            reduced <= cls.few * unroll,
+            divide_up(_SECTOR, width * min(s.size for s in problem.sources)),
+        )
         most = min(cls.most_shared, _BLOCK // sector)
         while few and rows // columns * tiles < cls.blocks // 2 and down < most and down * unroll < reduced:
             down *= 2

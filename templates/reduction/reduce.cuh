@@ -14,13 +14,13 @@
 <% if stage == "partial" %>
     State* parts,
 <% else %>
-    << "double p, " if reduction.parameter >><< result >>* y,
+    << "double p, " if reduction.parameter >><< "const %s* before, " % result if onto >><< result >>* y,
 <% endif %>
 <%- endmacro %>
 <# The members of Memory, Scalars and Output, in a kernel. #>
 <% macro memory() %><% for x in inputs %>x<< x.k >>, <% endfor %><% endmacro %>
 <% macro numbers() %><% for type in scalars %>s<< loop.index0 >>, <% endfor %><% endmacro %>
-<% macro output() %><< "parts" if stage == "partial" else "y, n, p" if reduction.parameter else "y, n" >><% endmacro %>
+<% macro output() %><< "parts" if stage == "partial" else "y, n" + (", p" if reduction.parameter else "") + (", before" if onto else "") >><% endmacro %>
 <# It takes long to compile, and rows of the table do not need it. #>
 <% if body or reduction.custom %>
 <% include "prelude/math.cuh" %>
@@ -41,10 +41,11 @@ struct Output {
     << result >>* y;
     long long n_;
     << "double p;" if reduction.parameter >>
+    << "const %s* before;" % result if onto >>
 
     __device__ __forceinline__ void store(long long at, State a) const {
         const A n = A(n_);
-        y[at] = cast< << result >> >(<< reduction.finish >>);
+        y[at] = cast< << result >> >((<< reduction.finish >>)<< " + cast<A>(before[at])" if onto >>);
     }
 <% endif %>
 };

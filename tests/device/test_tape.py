@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -92,6 +93,47 @@ def test_broadcasting_is_undone(a, b):
 
     assert_close(dx, reduced(full_y, a))
     assert_close(dy, reduced(full_x, b))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("shape", "to"),
+    [((40,), (300, 40)), ((40,), (4000, 40)), ((1, 7), (5, 3, 7)), ((3, 1), (3, 900)), ((), (50,))],
+)
+def test_sums_of_gradients_are_added_where_they_are_made(dtype, shape, to):
+    rng = np.random.default_rng(1)
+    row = ck.asarray(rng.standard_normal(shape), dtype=dtype)
+    factors = [ck.asarray(rng.standard_normal(to), dtype=dtype) for _ in range(3)]
+
+    def of_row(row):
+        with ck.Tape() as tape:
+            tape.watch(row)
+            parts = [(row + one) * one for one in factors]
+        return tape.gradient(parts, row)
+
+    explained = str(ck.explain(of_row, row))
+    axes = tuple(i for i in range(len(to)) if ([1] * (len(to) - len(shape)) + list(shape))[i] == 1)
+    wide = [one.numpy().astype("float64") for one in factors]
+    sums = [one.sum(axes).reshape(shape) for one in wide]
+    # Each of the three sums is rounded once more to the dtype, at a partial sum of these.
+    limit = 1.5 * float(ck.finfo(dtype).eps) * sum(map(np.abs, sums))
+    limit = limit + 2e-7 * sum(np.abs(one).sum(axes).reshape(shape) for one in wide)
+    assert (np.abs(of_row(row).numpy().astype("float64") - sum(sums)) <= limit).all()
+    assert re.search("^2 x reduction: .*, added to another array", explained, re.MULTILINE)
+
+
+def test_second_derivatives_through_sums_that_are_added():
+    row, x = f64([0.5, -1.0, 2.0]), f64(RNG_VALUES[:, :3])
+    with ck.Tape() as outer:
+        outer.watch(row)
+        with ck.Tape() as inner:
+            inner.watch(row)
+            y = [ck.sin(row + x), ck.sin(row * x)]
+        first = inner.gradient(y, row)
+    second = outer.gradient(first, row)
+    r, v = row.numpy(), x.numpy()
+    assert_close(first, (np.cos(r + v) + v * np.cos(r * v)).sum(0))
+    assert_close(second, -(np.sin(r + v) + v * v * np.sin(r * v)).sum(0))
 
 
 def test_zero_d_and_empty_arrays():

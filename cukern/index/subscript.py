@@ -139,23 +139,13 @@ def getitem(x: Array, key: Any, /) -> Array:
             return view(x, (x._data if data is None else data)[key, ...])  # not a scalar
         except IndexError:
             pass  # the general path below raises the error
-    if (
-        kind is Array
-        and not opened
-        and not watchers
-        and (device := x.device).addressable
-        and key.device is device
-        and (data := x._ndarray) is not None
-        and (at := key._ndarray) is not None
-        and at.ndim
-        and at.dtype.kind in _INDICES
-        and data.size < LARGE
-        and allows_numpy(device)
-    ):
-        try:
-            return Array._wrap(data[at], device)
-        except IndexError:
-            pass  # the general path below raises the error
+    if (kind is Array or kind is np.ndarray) and not opened and _is_for_numpy(x):
+        at = _host_indices(x, key)
+        if at is not None:
+            try:
+                return _copy_of(x, at)
+            except IndexError:
+                pass  # the general path below raises the error
     parts = key if isinstance(key, tuple) else (key,)
     if _PLAIN.issuperset(map(type, parts)):
         if not x.device.addressable or (tape.opened and tape.tracked((x,)) is not None):
@@ -168,11 +158,52 @@ def getitem(x: Array, key: Any, /) -> Array:
                 return view(x, data if type(data) is np.ndarray else x._data[(*parts, ...)])  # not a scalar
             except IndexError:
                 pass  # the general path below raises the error
+    elif (at := _host_key(x, parts)) is not None and (not opened or tape.tracked((x,)) is None):
+        try:
+            return _copy_of(x, at)
+        except IndexError:
+            pass  # the general path below raises the error
     picked = None
     if x.ndim and _picks(key):
         launches = not x.device.addressable and key.dtype.kind != "b"
         picked = taken(x, key, 0) if launches else _GETITEM(x, key)
     return _getitem(x, key) if picked is None else picked
+
+
+def _is_for_numpy(x: Array) -> bool:
+    """Whether NumPy selects of an array, as this module does: of a host's where it is not large and nobody asks."""
+    layout = x._layout or x._planned()
+    return layout.on_host and not watchers and layout.size < LARGE and allows_numpy(layout.device)
+
+
+def _host_indices(x: Array, part: Any) -> Any:
+    """Indices or a mask of a key as an ndarray that is no part of ``x``; None where NumPy is not to take them."""
+    kind = type(part)
+    if kind is Array and part.device is x.device and part._storage is not x._storage:
+        part = part._data
+    elif kind is list and _INTEGERS.issuperset(map(type, part)):
+        part = np.array(part, np.int64)
+    elif kind is not np.ndarray:
+        return None
+    return part if part.dtype.kind in _INDICES and part.ndim and part.size < LARGE else None
+
+
+def _host_key(x: Array, parts: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The parts of a key for NumPy; None where it is not to take them."""
+    if not _is_for_numpy(x):
+        return None
+    made: list[Any] = []
+    for part in parts:
+        if type(part) not in _PLAIN and (part := _host_indices(x, part)) is None:
+            return None
+        made.append(part)
+    return tuple(made)
+
+
+def _copy_of(x: Array, at: Any) -> Array:
+    """What NumPy takes from an array of the host by indices or masks, in C order."""
+    found = x._data[at]
+    return Array._wrap(found if found.flags.c_contiguous else found.copy(), x.device)
 
 
 def _picks(key: Any) -> bool:
@@ -187,6 +218,7 @@ def _is_apart(key: Array, x: Array) -> bool:
 
 #: The kinds of dtypes of indices and masks.
 _INDICES = frozenset("iub")
+_INTEGERS = frozenset((int,))
 #: The types of the parts of basic indices.
 _PLAIN = frozenset((int, slice, type(None), type(...)))
 
@@ -370,26 +402,40 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
         OverflowError: a Python integer is out of the range of the dtype of ``x``.
         ValueError: ``value`` does not broadcast to the part, or ``x`` is a repeated view.
     """
-    # A number on the host, where no tape is open and nobody asks what is chosen: as _written_number does.
-    kind = type(key)
-    if (
-        type(value) in NUMBERS
-        and not opened
-        and not watchers
-        and (kind is int or kind is slice or (kind is Array and _picks(key) and _is_apart(key, x)))
-        and (layout := x._layout or x._planned()).on_host
-        and takes_number(x, value)
-        and allows_numpy(layout.device)
-    ):
-        try:
-            x._data[key._data if kind is Array else key] = value
-        except IndexError:
-            pass  # the general path raises the error
-        else:
-            x._bump("setitem")
-            return
+    # On the host NumPy writes what needs no conversion, where nobody asks what is chosen.
+    layout = x._layout or x._planned()
+    if layout.on_host and not watchers and allows_numpy(layout.device):
+        number = type(value) in NUMBERS
+        if takes_number(x, value) if number else _takes_array(x, value):
+            at: Any = key
+            if not (number and (type(key) is int or type(key) is slice)):
+                parts = key if type(key) is tuple else (key,)
+                if not _PLAIN.issuperset(map(type, parts)):
+                    at = _host_key(x, parts)
+                elif not number and ... not in parts:
+                    at = (*parts, ...)  # an array of one element is no number to NumPy
+            if at is not None:
+                try:
+                    x._data[at] = value._data if type(value) is Array else value
+                except (IndexError, ValueError):
+                    pass  # the general path raises the error
+                else:
+                    x._bump("setitem")
+                    return
     if not (type(value) in NUMBERS and _written_number(x, key, value)):
         _setitem(x, key, value)
+
+
+def _takes_array(x: Array, value: Any) -> bool:
+    """Whether ``value`` is an array of the dtype of ``x``, and NumPy may write it to a part of ``x``."""
+    layout, kind = x._planned(), type(value)
+    if kind is not Array and kind is not np.ndarray:
+        return False
+    if value.dtype != layout.dtype or layout.repeated or x._storage.constant:
+        return False
+    if kind is Array and (value.device is not x.device or value._storage is x._storage):
+        return False
+    return not (opened and tape.recording((x, value) if kind is Array else (x,)))
 
 
 #: Without the call of the method that finds them by name.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -70,12 +72,23 @@ def ours(key: Any) -> Any:
     return made if isinstance(key, tuple) else made[0]
 
 
+@pytest.fixture(params=["as chosen", "kernels"])
+def chosen(request: pytest.FixtureRequest) -> Iterator[None]:
+    """NumPy indexes the host's small arrays, where kernels alone do not have to."""
+    with ck.kernels_only() if request.param == "kernels" else nullcontext():
+        yield
+
+
+@pytest.mark.usefixtures("chosen")
 @pytest.mark.parametrize("key", [*BASIC.values(), *ADVANCED.values()], ids=[*BASIC, *ADVANCED])
 def test_values(device: ck.Device, key: Any) -> None:
     x = ck.asarray(A)
-    got = x[ours(key)]
-    assert got.shape == A[key].shape
-    assert_close(got, A[key])
+    for own in (key, ours(key)):
+        got = x[own]
+        assert got.shape == A[key].shape
+        assert_close(got, A[key])
+    if got._storage is not x._storage:
+        assert got.is_contiguous
     turned = ck.asarray(np.ascontiguousarray(A.T)).T
     assert_close(turned[ours(key)], A[key])
 
@@ -101,13 +114,29 @@ def test_gradients(device: ck.Device, key: Any) -> None:
     assert gradcheck(lambda x: ck.square(x[ours(key)]), [ck.asarray(A / 30)], order=2)
 
 
+@pytest.mark.usefixtures("chosen")
 @pytest.mark.parametrize("key", [*BASIC.values(), *ADVANCED.values()], ids=[*BASIC, *ADVANCED])
 def test_assignment(device: ck.Device, key: Any) -> None:
-    for value in (5.0, np.full(A[key].shape, 3.0)):
-        a, x = A.copy(), ck.asarray(A.copy())
-        a[key] = value
-        x[ours(key)] = ck.asarray(value) if isinstance(value, np.ndarray) else value
-        assert_close(x, a)
+    part = -A[key]  # places that are named twice get one value twice
+    for value in (5.0, part, part.astype("float32"), part[..., :1] if part.ndim else part):
+        for convert in (lambda one: one, ours):
+            a, x = A.copy(), ck.asarray(A.copy())
+            version = x._storage.version
+            a[key] = value
+            x[convert(key)] = convert(value)
+            assert_close(x, a)
+            assert x._storage.version == version + 1 or not part.size
+
+
+@pytest.mark.usefixtures("chosen")
+def test_assignment_by_and_of_the_array_itself(device: ck.Device) -> None:
+    a = np.array([3, 0, 1, 2, 3])
+    x, y = ck.asarray(a.copy()), ck.asarray(a.copy())
+    assert x[x].tolist() == a[a].tolist()
+    x[x] = x[::-1]
+    assert x.tolist() == [2, 1, 0, 3, 3]  # the value at each place that was named, the last of two
+    y[ck.asarray([0, 1, 2])] = y[2:]
+    assert y.tolist() == [1, 2, 3, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -174,6 +203,7 @@ def test_refusals(device: ck.Device, case: Any) -> None:
         ck.asarray(A)[ours(key)]
 
 
+@pytest.mark.usefixtures("chosen")
 @pytest.mark.parametrize("shape", [(2,), (1, 2, 9), (2, 3, 7, 9)])
 def test_values_that_do_not_broadcast_are_refused(device: ck.Device, shape: tuple[int, ...]) -> None:
     x = ck.asarray(A)

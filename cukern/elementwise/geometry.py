@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ..device.interface import Style
 from ..kernel import Kernel
+from ..kernel.sizes import divide_up, power_of_two
 from ..kernel.strides import Strides, contiguous_steps
 from ..launch.params import Declared, Given, layout_params
 from ..text import Dim3
@@ -105,6 +106,8 @@ _SUMS = 128
 #: The fewest elements whose columns are summed by the kernel that makes them. On an H100 that takes a sixth less than
 #: two kernels for 3 million, and a third more for 100 thousand; sizes between were not measured.
 _FEWEST_SUMMED = 2**20
+#: The most threads that sum a row.
+_WARP = 32
 #: The most statements in a kernel's unrolled body; longer programs compute fewer elements at a time.
 _STATEMENTS = 384
 #: Statements per element from which a kernel is compute-bound, and computes one element at a time in a shorter text.
@@ -285,8 +288,22 @@ def summed(task: Task, size: int) -> Work | None:
     return _rows(task, width, SUM_SHAPE)
 
 
-def _rows(task: Task, width: int, shape: Shape = ROW_SHAPE) -> Work:
-    """The launch over rows along the inner axis."""
+def summed_along(task: Task, sums: int) -> Work | None:
+    """The launch over rows, each of a part of a warp, that also sums along them; None if it is not faster.
+
+    Args:
+        task: its last operands are the sums.
+        sums: their number.
+    """
+    width, columns = _row_width(task._replace(operands=task.operands[:-sums])), task.shape[-1]
+    lanes = power_of_two(divide_up(columns, width))
+    if width == 1 or lanes > _WARP or task.statements > _LONG or not any(task.operands[-1].steps):
+        return None
+    return _rows(task, width, lanes=lanes) if math.prod(task.shape) >= _FEWEST_SUMMED else None
+
+
+def _rows(task: Task, width: int, shape: Shape = ROW_SHAPE, lanes: int = 0) -> Work:
+    """The launch over rows along the inner axis, with ``lanes`` threads a row if they are given."""
     flat = contiguous_steps(task.shape)
     rows, columns = math.prod(task.shape[:-1]), task.shape[-1]
     patterns: list[dict[str, Any]] = []
@@ -300,7 +317,7 @@ def _rows(task: Task, width: int, shape: Shape = ROW_SHAPE) -> Work:
     inputs = [*zip(task.operands[: task.inputs], patterns, strict=False)]
     loads = [one for one, pattern in inputs if pattern["access"] in ("unit", "any") and not pattern["fixed"]]
     width, unroll = _unroll(task, width, loads or list(task.operands[task.inputs :]), shape)
-    lanes = _lanes(columns, width, shape.block)
+    lanes = lanes or _lanes(columns, width, shape.block)
     pieces, steps = -(-columns // (lanes * width)), -(-rows // (shape.block // lanes * unroll))
     held = any(pattern["fixed"] and pattern["access"] != "one" for _, pattern in inputs)
     rounds = max(1, min(shape.rounds, steps * pieces // 2048)) if held else 1

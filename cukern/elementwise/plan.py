@@ -146,6 +146,7 @@ def variables(
     inplace: Sequence[bool],
     stored: Sequence[int] | None = None,
     totals: Sequence[tuple[int, DType]] = (),
+    along: bool = False,
 ) -> dict[str, Any]:
     """The template variables of a program's kernel.
 
@@ -153,6 +154,7 @@ def variables(
         inplace: flags of the inputs that share the output's memory.
         stored: the outputs that are stored; all by default.
         totals: the outputs that are summed, and the dtype in which their sums are stored.
+        along: whether they are summed along rows, and ``work`` has their places behind those of what is stored.
     """
     body, values = statements(program.outputs)
     first = (*program.inputs, *(node.dtype for node in program.outputs))[0]
@@ -164,11 +166,17 @@ def variables(
     kept = range(len(values)) if stored is None else stored
     outputs = [
         {"k": k + i, "type": dtypes.info(program.outputs[j].dtype).cxx, "value": values[j], **pattern}
-        for i, (j, pattern) in enumerate(zip(kept, work.accesses[k:], strict=True))
+        for i, (j, pattern) in enumerate(zip(kept, work.accesses[k : k + len(kept)], strict=True))
     ]
+    places = work.accesses[k + len(kept) :] if along else [{}] * len(totals)
     sums = [
-        {"type": dtypes.info(d).cxx, "compute": compute_type(program.outputs[j].dtype), "value": values[j]}
-        for j, d in totals
+        {
+            "type": dtypes.info(d).cxx,
+            "compute": compute_type(program.outputs[j].dtype),
+            "value": values[j],
+            **place,
+        }
+        for (j, d), place in zip(totals, places, strict=True)
     ]
     loops = work.kernel is LINES and work.block == 1 and work.accesses[-1]["step"] == "unit"
     quick = loops and _is_quick(program, body)
@@ -182,6 +190,7 @@ def variables(
         "inputs": inputs,
         "outputs": outputs,
         "totals": sums,
+        "along": along,
         "scalars": [compute_type(d) for d in program.scalars],
         "body": body,
         "tile": _TILE if stored is None and (quick or masks) and not any(inplace) else 0,

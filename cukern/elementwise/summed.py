@@ -1,4 +1,7 @@
-"""Programs whose kernel also sums some of the values over all axes but the last, as gradients of biases are."""
+"""Programs whose kernel also sums some of the values: gradients of what was broadcast, as a bias or a gate.
+
+Either over all axes but the last, or along the last axis.
+"""
 
 from __future__ import annotations
 
@@ -28,29 +31,35 @@ class Total(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """The cotangents of a derivative that are sums, and the outputs that are stored for the others."""
+    """The cotangents of a derivative that are sums, and the outputs that are stored for the others.
+
+    Attributes:
+        along: whether it is sums along the last axis; else they are over all others.
+    """
 
     sums: tuple[Total, ...]
     stored: tuple[int, ...]
+    along: bool = False
 
 
 def totals_of(backward: Backward, forms: Sequence[Layout], shape: tuple[int, ...]) -> Totals | None:
-    """The cotangents of real rows that were broadcast to ``shape``; None if there are no others or no such ones.
+    """The cotangents of real rows that were broadcast to ``shape``, or of columns where there is no such row.
+
+    None if there are no others or no such ones.
 
     Args:
         forms: the layouts of the forward program's inputs.
     """
-    sums: list[Total] = []
-    stored: set[int] = set()
-    for i, (result, form) in enumerate(zip(backward.results, forms, strict=True)):
-        if result is None or result[0] != "output":
-            continue
-        of_row = form.shape != shape and form.shape[-1:] == shape[-1:] and form.size == form.shape[-1]
-        if of_row and form.dtype in dtypes.FLOATS:
-            sums.append(Total(i, result[1], form))
-        else:
-            stored.add(result[1])
-    return Totals(tuple(sums), tuple(sorted(stored))) if sums and stored else None
+    made = [
+        Total(i, result[1], form)
+        for i, (result, form) in enumerate(zip(backward.results, forms, strict=True))
+        if result is not None and result[0] == "output"
+    ]
+    apart = [one for one in made if one.form.shape != shape and one.form.dtype in dtypes.FLOATS]
+    rows = [one for one in apart if one.form.shape[-1:] == shape[-1:] and one.form.size == shape[-1]]
+    sums = tuple(rows or [one for one in apart if one.form.shape == (*shape[:-1], 1)])
+    stored = {one.output for one in made if one not in sums}
+    return Totals(sums, tuple(sorted(stored)), not rows) if sums and stored else None
 
 
 _plans: Cache[tuple[Any, ...], launch.Plan | None] = Cache()
@@ -73,7 +82,7 @@ def evaluate(
         return None
     outs = plan.run(arrays, scalars)
     parts = zip(totals.sums, outs[len(totals.stored) :], strict=True)
-    sums = {total.result: _whole(part, total.form) for total, part in parts}
+    sums = {total.result: part if totals.along else _whole(part, total.form) for total, part in parts}
     return dict(zip(totals.stored, outs, strict=False)), sums
 
 
@@ -87,7 +96,10 @@ def _whole(part: Array, form: Layout) -> Array:
 
 
 def make_plan(backward: Backward, totals: Totals, *operands: Layout) -> launch.Plan | None:
-    """The launch that stores some outputs and sums others, one row of sums per block; None if there is none."""
+    """The launch that stores some outputs and sums others, those of columns in one row per block.
+
+    None if there is none.
+    """
     pulled, device = backward.program, operands[0].device
     if pulled is None or launch._style(device) == "serial":
         return None
@@ -96,18 +108,20 @@ def make_plan(backward: Backward, totals: Totals, *operands: Layout) -> launch.P
     if 0 in shape:
         return None
     outs = [plan.layouts[k] for k in totals.stored]
-    axes = _row_axes((*operands, *outs), shape)
+    along = [fresh_layout(device, one.form.dtype, one.form.shape) for one in totals.sums if totals.along]
+    axes = _row_axes((*operands, *outs, *along), shape)
     placed = tuple(
         Operand(one.dtype.itemsize, steps, one.aligned)
-        for one, steps in zip((*operands, *outs), axes.steps, strict=True)
+        for one, steps in zip((*operands, *outs, *along), axes.steps, strict=True)
     )
     accumulators = [dtypes.info(pulled.outputs[one.output].dtype).acc for one in totals.sums]
     length, size = len(statements(pulled.outputs)[0]), sum(acc.itemsize for acc in accumulators)
-    work = geometry.summed(Task(axes.shape, placed, len(operands), length, needs_64_bits(axes)), size)
+    task = Task(axes.shape, placed, len(operands), length, needs_64_bits(axes))
+    work = geometry.summed_along(task, len(along)) if totals.along else geometry.summed(task, size)
     if work is None:
         return None
     blocks = work.grid[1]
-    parts = [
+    parts = along or [
         fresh_layout(device, acc, (blocks, *one.form.shape))
         if blocks > 1
         else fresh_layout(device, one.form.dtype, one.form.shape)
@@ -115,7 +129,7 @@ def make_plan(backward: Backward, totals: Totals, *operands: Layout) -> launch.P
     ]
     plan.layouts = (*outs, *parts)
     sums = [(one.output, part.dtype) for one, part in zip(totals.sums, parts, strict=True)]
-    bound = launch.variables(pulled, work, [False] * len(operands), totals.stored, sums)
+    bound = launch.variables(pulled, work, [False] * len(operands), totals.stored, sums, totals.along)
     plan.launch = launch._prepare(device, work, bound)
     return plan
 

@@ -166,6 +166,52 @@ def test_what_one_launch_cannot_take(made: list[launch.Plan | None], shape: tupl
         close(ADDED, arrays, found)
 
 
+GATED = ck.fuse(lambda x, gate: ck.tanh(x) * gate)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [
+        *((dtype, (70, 64)) for dtype in ("float16", "bfloat16", "float32", "float64")),
+        ("float32", (3, 41, 40)),  # lanes without a column
+        ("bfloat16", (33, 256)),  # a warp each
+        ("bfloat16", (500, 8)),  # a thread each
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("f", [ck.multiply, GATED], ids=["multiply", "fused"])
+def test_sums_along_rows(
+    made: list[launch.Plan | None], dtype: str, shape: tuple[int, ...], f: Callable[..., ck.Array]
+) -> None:
+    arrays = [random(dtype, *shape), random(dtype, *shape[:-1], 1)]
+    found = gradients(f, arrays)
+    (plan,) = made
+    assert plan is not None
+    assert [one.shape for one in plan.layouts] == [shape, (*shape[:-1], 1)]
+    close(f, arrays, found)
+
+
+@pytest.mark.parametrize(
+    ("shape", "gate"), [((40, 512), (40, 1)), ((40, 30), (40, 1)), ((1, 64), (1, 1)), ((6, 7, 64), (7, 1))]
+)
+def test_rows_that_are_summed_apart(
+    made: list[launch.Plan | None], shape: tuple[int, ...], gate: tuple[int, ...]
+) -> None:
+    """Longer than a warp's, of odd length, one alone, and gates that more than the rows share."""
+    arrays = [random("float32", *shape), random("float32", *gate)]
+    found = gradients(GATED, arrays)
+    assert not any(made)
+    close(GATED, arrays, found)
+
+
+def test_sums_along_rows_of_a_view(made: list[launch.Plan | None]) -> None:
+    arrays = [random("float32", 40, 64), random("float32", 40, 1)]
+    g = random("float32", 80, 128)[::2, 32:96]
+    found = gradients(GATED, arrays, g)
+    assert all(made)
+    close(GATED, arrays, found, g)
+
+
 @pytest.mark.parametrize("activation", [ck.relu, ck.gelu_tanh])
 def test_products(
     made: list[launch.Plan | None],

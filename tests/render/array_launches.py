@@ -55,6 +55,8 @@ def launch_elementwise(dtype: Any) -> None:
     if dtype in dtypes.FLOATS:
         many = arrays(dtype, (1024, 1024))[0]
         with_derivatives(ck.fuse(lambda x, y: ck.tanh(x + y)), many, row)  # whose columns are summed
+        gates = arrays(dtype, (16384, 1))[0]
+        with_derivatives(ck.multiply, many.reshape((16384, 64)), gates)  # sums along rows
     if dtype in dtypes.INEXACT:
         smooth = [row for row in rows if row.vjp is not None]
         with_derivatives(ck.fuse(lambda x: tuple(row(*[x] * len(row.operands)) for row in smooth)), line[::2])

@@ -139,13 +139,24 @@ def getitem(x: Array, key: Any, /) -> Array:
             return view(x, (x._data if data is None else data)[key, ...])  # not a scalar
         except IndexError:
             pass  # the general path below raises the error
-    if (kind is Array or kind is np.ndarray) and not opened and _is_for_numpy(x):
-        at = _host_indices(x, key)
-        if at is not None:
-            try:
-                return _copy_of(x, at)
-            except IndexError:
-                pass  # the general path below raises the error
+    if (  # what _host_key says, sooner
+        (kind is Array or kind is np.ndarray)
+        and not opened
+        and not watchers
+        and (device := x.device).addressable
+        and (data := x._ndarray) is not None
+        and data.flags.c_contiguous
+        and (at := key if kind is np.ndarray else key._ndarray if key.device is device else None) is not None
+        and at.ndim
+        and at.dtype.kind in _INDICES
+        and data.size < LARGE
+        and at.size < LARGE
+        and allows_numpy(device)
+    ):
+        try:
+            return Array._wrap(data[at], device)
+        except IndexError:
+            pass  # the general path below raises the error
     parts = key if isinstance(key, tuple) else (key,)
     if _PLAIN.issuperset(map(type, parts)):
         if not x.device.addressable or (tape.opened and tape.tracked((x,)) is not None):
@@ -408,8 +419,11 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
         number = type(value) in NUMBERS
         if takes_number(x, value) if number else _takes_array(x, value):
             at: Any = key
-            if not (number and (type(key) is int or type(key) is slice)):
-                parts = key if type(key) is tuple else (key,)
+            kind = type(key)
+            if kind is Array or kind is np.ndarray:
+                at = _host_indices(x, key) if layout.size < LARGE else None
+            elif not (number and (kind is int or kind is slice)):
+                parts = key if kind is tuple else (key,)
                 if not _PLAIN.issuperset(map(type, parts)):
                     at = _host_key(x, parts)
                 elif not number and ... not in parts:

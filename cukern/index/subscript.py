@@ -140,17 +140,17 @@ def getitem(x: Array, key: Any, /) -> Array:
         except IndexError:
             pass  # the general path below raises the error
     if (  # what _host_key says, sooner
-        (kind is Array or kind is np.ndarray)
+        kind is Array
         and not opened
         and not watchers
         and (device := x.device).addressable
         and (data := x._ndarray) is not None
-        and data.flags.c_contiguous
-        and (at := key if kind is np.ndarray else key._ndarray if key.device is device else None) is not None
+        and (data.ndim == 1 or data.flags.c_contiguous)
+        and key.device is device
+        and (at := key._ndarray) is not None
         and at.ndim
         and at.dtype.kind in _INDICES
-        and data.size < LARGE
-        and at.size < LARGE
+        and at.size < LARGE > data.size
         and allows_numpy(device)
     ):
         try:

@@ -11,6 +11,8 @@
 constexpr int block = << block >>, across = << across >>, down = << down >>, unroll = << unroll >>, width = << width >>;
 // Whether a block has threads without a column.
 constexpr bool spare = across * down < block;
+// The columns of a block, and into how many shares the states of a column are combined first, if it has many.
+constexpr int tile = across * width, shares = down < 32 || 2 * tile > block ? down : 8 * tile < block ? 8 : block / tile;
 <# An input with step 0 along the reduced axes is loaded once; one with step 0 along the columns as a scalar. #>
 <% set once = [] if over else inputs | selectattr("step", "equalto", "zero") | list %>
 <% for name, some in (("Fixed", once), ("Moving", inputs | reject("in", once) | list)) %>
@@ -114,10 +116,20 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 #pragma unroll
         for (int k = 0; k < width; ++k) thread_states[threadIdx.x * width + k] = partial.a[k];
         __syncthreads();
-        for (int c = threadIdx.x; c < across * width; c += block) {
+        if constexpr (shares < down) {
+            const int c = int(threadIdx.x) % tile, share = int(threadIdx.x) / tile;
+            if (share < shares) {
+                State total = thread_states[share * tile + c];
+#pragma unroll
+                for (int d = share + shares; d < down; d += shares) total = combine(total, thread_states[d * tile + c]);
+                thread_states[share * tile + c] = total;
+            }
+            __syncthreads();
+        }
+        for (int c = threadIdx.x; c < tile; c += block) {
             State total = thread_states[c];
 #pragma unroll
-            for (int d = 1; d < down; ++d) total = combine(total, thread_states[d * across * width + c]);
+            for (int d = 1; d < shares; ++d) total = combine(total, thread_states[d * tile + c]);
             if (first_column + c < columns) out.store(row * columns + first_column + c, total);
         }
     } else if ((!spare || above == 0) && thread_column < columns) {

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from . import dtypes, pytree
-from .array import Array, Storage
+from .array import Array, Storage, creation
 from .array.deferred import computed
 from .array.layout import Layout
 from .autodiff import tape, writes
@@ -208,6 +208,115 @@ class Function:
         several = isinstance(result, tuple)
         outputs = _record(cls, ctx, key, held, arrays, tracking, result if several else (result,))
         return tuple(outputs) if several else outputs[0]
+
+    @classmethod
+    def to_torch(cls, *examples: Any, name: str | None = None, outputs: Callable[..., Any] | None = None) -> Any:
+        """An operator of PyTorch that computes this, with its derivatives of first and second order.
+
+        It takes tensors on the CPU or on GPUs, which share their memory with the arrays that ``forward`` and
+        ``backward`` get; launches are on PyTorch's current stream. It has a fake function and a derivative registered
+        in ``torch.library``, so that ``torch.compile`` takes it. It can be pickled if the class can.
+
+        Args:
+            examples: arguments of :meth:`apply`, with which ``forward`` runs once: for each an array, a number, a bool
+                or a string. They say what are tensors, how many outputs there are, and what is saved.
+            name: ``"namespace::name"``, in ``torch.ops``; by default that of the class in ``cukern::``.
+            outputs: takes arguments of :meth:`apply`, of which arrays have only ``shape`` and ``dtype``; returns for each
+                output, and then for each array that ``forward`` saves and that is neither argument nor output, an
+                argument of the same shape and dtype, or ``(shape, dtype)``. Without it ``forward`` runs on zeros once for
+                each new combination of shapes that ``torch.compile`` meets, which are no symbols then.
+
+        Raises:
+            ImportError: PyTorch is not installed.
+            TypeError: an example is of another type.
+            ValueError: ``name`` belongs to another operator.
+
+        >>> import cukern as ck
+        >>> class Square(ck.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x * x
+        ...     @staticmethod
+        ...     def backward(ctx, grad):
+        ...         return 2 * ctx.saved_arrays[0] * grad
+        >>> square = Square.to_torch(ck.ones(2))  # doctest: +SKIP
+        >>> square(torch.tensor([3.0], requires_grad=True))  # doctest: +SKIP
+        tensor([9.], grad_fn=<GeneratedBackwardFor_cukern_Square_defaultBackward>)
+        """
+        from .bridge import in_torch
+
+        given = [_example(one) for one in examples]
+        return in_torch.operator(
+            name or f"cukern::{cls.__name__}",
+            (f"{cls.__module__}.{cls.__qualname__}", cls, outputs, *map(_form, given)),
+            (_to_torch, cls, tuple(given), name, outputs),
+            lambda: cls._operation(given, outputs),
+        )
+
+    @classmethod
+    def to_jax(
+        cls, *examples: Any, outputs: Callable[..., Any] | None = None, vmap: str = "sequential"
+    ) -> Any:
+        """A function of JAX arrays that computes this, with its derivatives of first and second order.
+
+        It runs eagerly and under ``jax.jit``, ``jax.vmap``, ``jax.grad`` and what is made of them, on CPUs and GPUs, where
+        it is launched on XLA's stream. Arguments share XLA's memory; outputs are copied to it. Arguments that are no arrays
+        are static.
+
+        Args:
+            examples: as of :meth:`to_torch`.
+            outputs: as of :meth:`to_torch`; without it ``forward`` runs on zeros once for each combination of shapes.
+            vmap: ``"sequential"`` calls ``forward`` for each element of a batch. With ``"broadcast_all"`` and
+                ``"expand_dims"`` it is called once, with the batch as a first axis, which it must take: the words are those
+                of ``jax.pure_callback``.
+
+        Raises:
+            ImportError: JAX is not installed.
+            TypeError: an example is of another type.
+            ValueError: ``vmap`` is another word.
+        """
+        from .bridge import in_jax
+
+        given = [_example(one) for one in examples]
+        made_by = _to_jax, cls, tuple(given), outputs, vmap
+        return in_jax.operator(cls._operation(given, outputs), vmap, made_by)
+
+    @classmethod
+    def _operation(cls, examples: Sequence[Any], rule: Callable[..., Any] | None) -> Any:
+        """What operators of other libraries are made of; ``forward`` has run once with the examples."""
+        from .bridge.operation import Operation, parameter
+
+        names = _parameters(cls.forward)
+        defaults = {one.name: one.default for one in inspect.signature(cls.forward).parameters.values()}
+        named = [*names, *(f"argument{i}" for i in range(len(names), len(examples)))]
+        parameters = []
+        for word, example in zip(named, examples, strict=False):
+            default = defaults.get(word, inspect.Parameter.empty)
+            parameters.append(parameter(word, example, None if default is inspect.Parameter.empty else default))
+        if not any(isinstance(one, Array) for one in examples):
+            raise TypeError(f"{cls.__name__}: expected example arguments of apply, with an array among them")
+        operation = Operation(
+            cls.__name__, cls, Context, parameters, rule, cls.backward is not Function.backward
+        )
+        operation.run(examples)
+        return operation
+
+
+def _to_torch(cls: type[Function], examples: Sequence[Any], name: str | None, outputs: Any) -> Any:
+    return cls.to_torch(*examples, name=name, outputs=outputs)
+
+
+def _to_jax(cls: type[Function], examples: Sequence[Any], outputs: Any, vmap: str) -> Any:
+    return cls.to_jax(*examples, outputs=outputs, vmap=vmap)
+
+
+def _example(one: Any) -> Any:
+    return one if isinstance(one, Array) or not hasattr(one, "shape") else creation.asarray(one)
+
+
+def _form(example: Any) -> Any:
+    return (example.shape, example.dtype) if isinstance(example, Array) else (type(example), example)
 
 
 def _symbol(cls: type[Function]) -> TypeError:

@@ -375,10 +375,98 @@ class Kernel:
         except CompilerFailure as failure:
             raise compile_error(failure.log, rendered, arch) from None
 
+    def to_torch(
+        self,
+        outputs: Callable[..., Any] | None = None,
+        *,
+        name: str | None = None,
+        grid: Any = None,
+        updates: Sequence[str] = (),
+        start: Any = None,
+        **overrides: Any,
+    ) -> Any:
+        """An operator of PyTorch that launches the kernel; ``torch.compile`` takes it.
+
+        Its arguments are the parameters of the kernel in their order, without those that it writes; these are its results,
+        new tensors. It launches on the device of its tensors, whose memory it shares, on a GPU on PyTorch's current stream.
+        It has no derivative: for one, see :meth:`.Function.to_torch`.
+
+        Args:
+            outputs: takes the operator's arguments, of which arrays have only ``shape`` and ``dtype``; returns for each
+                result an argument of the same shape and dtype, or ``(shape, dtype)``.
+            name: ``"namespace::name"``, in ``torch.ops``; by default that of the kernel in ``cukern::``.
+            grid: as of a launch, or a function of the operator's arguments that returns it.
+            updates: the names of parameters that are written and read: they are arguments, of which the results are copies
+                that the kernel updates.
+            start: a number with which the other results start; by default their elements are not initialised.
+            overrides: template variables, ``block`` and ``shared``.
+
+        Raises:
+            ImportError: PyTorch is not installed.
+            TypeError: a parameter is neither a number nor an array, or ``outputs`` is missing.
+            ValueError: ``name`` belongs to another operator, or ``updates`` names what the kernel does not write.
+
+        >>> twice = Kernel('''
+        ... extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, int n) {
+        ...     int i = blockIdx.x * << block >> + threadIdx.x;
+        ...     if (i < n) y[i] = 2 * x[i];
+        ... }''', name="twice")
+        >>> double = twice.to_torch(lambda x, n: x)  # doctest: +SKIP
+        >>> double(torch.tensor([1.0, 2.0]), 2)  # doctest: +SKIP
+        tensor([2., 4.])
+        """
+        from ..bridge import in_torch
+        from .operator import Options, operation
+
+        options = Options(outputs, grid, tuple(updates), start, overrides)
+        key = (f"kernel {self.template}", repr(self), *options[:4], repr(overrides))
+        made_by = _to_torch, self, options, name
+        word = "".join(c if c.isalnum() else "_" for c in self.name)
+        return in_torch.operator(name or f"cukern::{word}", key, made_by, lambda: operation(self, options))
+
+    def to_jax(
+        self,
+        outputs: Callable[..., Any] | None = None,
+        *,
+        grid: Any = None,
+        updates: Sequence[str] = (),
+        start: Any = None,
+        vmap: str = "sequential",
+        **overrides: Any,
+    ) -> Any:
+        """A function of JAX arrays that launches the kernel, eagerly and under ``jax.jit`` and ``jax.vmap``.
+
+        The kernel reads XLA's buffers and writes to XLA's buffers, on a GPU on XLA's stream. Arguments that are numbers are
+        static. It has no derivative: for one, see :meth:`.Function.to_jax`.
+
+        Args:
+            outputs, grid, updates, start, overrides: as of :meth:`to_torch`.
+            vmap: as of :meth:`.Function.to_jax`.
+
+        Raises:
+            ImportError: JAX is not installed.
+            TypeError, ValueError: as of :meth:`to_torch`.
+        """
+        from ..bridge import in_jax
+        from .operator import Options, operation
+
+        options = Options(outputs, grid, tuple(updates), start, overrides)
+        return in_jax.operator(operation(self, options), vmap, (_to_jax, self, options, vmap))
+
     def attributes(self, *args: Any, **overrides: Any) -> Mapping[str, int]:
         """CUDA's function attributes of the kernel that a call with these arguments launches."""
         device, overrides = self._defaults(args, overrides)
         return self.bind(device, **overrides).attributes
+
+
+def _to_torch(kernel: Kernel, options: Any, name: str | None) -> Any:
+    outputs, grid, updates, start, variables = options
+    return kernel.to_torch(outputs, name=name, grid=grid, updates=updates, start=start, **variables)
+
+
+def _to_jax(kernel: Kernel, options: Any, vmap: str) -> Any:
+    outputs, grid, updates, start, variables = options
+    return kernel.to_jax(outputs, grid=grid, updates=updates, start=start, vmap=vmap, **variables)
 
 
 def _remake(

@@ -1,0 +1,242 @@
+"""Operations as functions of JAX, under ``jit``, ``vmap`` and reverse-mode derivatives.
+
+A call of XLA's enters Python with the addresses of its buffers, and on a GPU with its stream, on which all is launched.
+Arguments are not copied; a kernel writes its outputs where XLA wants them, and what a Function returns is copied there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..device import Device
+from . import memory
+from .operation import Like, Operation, library
+
+#: DLPack's number of CPUs.
+_CPU = 1
+#: What ``vmap`` may do, in the words of ``jax.pure_callback``.
+VMAPS = ("sequential", "expand_dims", "broadcast_all", "legacy_vectorized")
+
+
+class JaxOperator:
+    """A function of JAX arrays. Arguments that are no arrays are Python values, static under ``jit``."""
+
+    def __init__(self, name: str, operation: Operation, vmap: str, made_by: tuple[Any, ...]) -> None:
+        self.__name__ = self.__qualname__ = name
+        self._operation, self._vmap, self._made_by = operation, vmap, made_by
+        self._functions: dict[Any, Callable[..., Any]] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        """The outputs, as arrays of JAX.
+
+        Raises:
+            TypeError: the number of arguments or the type of a plain one differs from the examples'.
+        """
+        import jax.numpy as jnp
+
+        operation = self._operation
+        parameters = operation.parameters
+        if len(args) != len(parameters):
+            wanted = ", ".join(one.name for one in parameters)
+            raise TypeError(f"{operation.name}: expected {len(parameters)} arguments ({wanted}), got {len(args)}")
+        arrays, plain = [], []
+        for one, arg in zip(parameters, args, strict=True):
+            if one.type == "Tensor":
+                arrays.append(jnp.asarray(arg))
+            else:
+                plain.append(_static(operation, one.name, arg))
+        key = (*plain, *map(type, plain))
+        function = self._functions.get(key)
+        if function is None:
+            function = self._functions[key] = _function(operation, plain, self._vmap)
+        return function(*arrays)
+
+    def __repr__(self) -> str:
+        wanted = ", ".join(one.name for one in self._operation.parameters)
+        return f"<operator {self.__name__}({wanted}) of JAX>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._made_by[0], self._made_by[1:]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JaxOperator:
+        return self
+
+
+def operator(operation: Operation, vmap: str, made_by: tuple[Any, ...]) -> JaxOperator:
+    """The function of JAX that computes an operation.
+
+    Args:
+        operation: what it computes.
+        vmap: what ``jax.vmap`` does, one of :data:`VMAPS`.
+        made_by: a function and its arguments that make it again, in another process.
+
+    Raises:
+        ImportError: JAX is not installed, or is too old.
+        ValueError: ``vmap`` is another word.
+    """
+    if vmap not in VMAPS:
+        raise ValueError(f"vmap: expected one of {', '.join(VMAPS)}, got {vmap!r}")
+    _buffer_callback()
+    return JaxOperator(operation.name, operation, vmap, made_by)
+
+
+def _buffer_callback() -> Callable[..., Any]:
+    library("jax", "to_jax")
+    try:
+        from jax.experimental.buffer_callback import buffer_callback
+    except ImportError as error:
+        raise ImportError(
+            "to_jax needs jax.experimental.buffer_callback: pip install 'jax>=0.7'", name="jax"
+        ) from error
+    found: Callable[..., Any] = buffer_callback
+    return found
+
+
+def _static(operation: Operation, name: str, arg: Any) -> Any:
+    import jax
+
+    if isinstance(arg, jax.core.Tracer):
+        raise TypeError(
+            f"{operation.name}: argument {name}: expected a Python value, got a traced one; "
+            "jit it with static_argnames"
+        )
+    return arg.item() if isinstance(arg, (np.generic, np.ndarray, jax.Array)) else arg
+
+
+def _function(operation: Operation, plain: Sequence[Any], vmap: str) -> Callable[..., Any]:
+    """The function of arrays for given plain arguments."""
+    import jax
+
+    call = partial(_called, operation.name, vmap)
+    floating, arrays, outputs = operation.floating, operation.arrays, operation.outputs
+    of_floats = [arrays.index(i) for i in floating]
+    count = len(arrays)
+
+    def args_of(given: Sequence[Any]) -> list[Any]:
+        left, values = iter(given), iter(plain)
+        return [next(left) if one.type == "Tensor" else next(values) for one in operation.parameters]
+
+    def likes(given: Sequence[Any]) -> list[Like]:
+        return operation.results(args_of([_like(one) for one in given]), _probing())
+
+    def run(*given: Any) -> tuple[Any, ...]:
+        if operation.into is not None:
+            into = operation.into
+            return call(lambda out, got: into(args_of(got), out), likes(given), given, True)
+        return call(lambda out, got: operation.run(args_of(got)), likes(given), given)
+
+    def returned(made: Sequence[Any]) -> Any:
+        return tuple(made[:outputs]) if operation.several else made[0]
+
+    if not operation.differentiable or not floating:
+        return lambda *given: returned(run(*given))
+
+    def gradients(given: Any, made: Any, cotangents: Any) -> tuple[Any, ...]:
+        def compute(out: Any, got: Sequence[Array]) -> Any:
+            args, left = args_of(got[:count]), iter(got[count + len(made) :])
+            each = [next(left) if live else None for live in operation.live]
+            return operation.pull(args, got[count : count + len(made)], each, [True] * len(floating))
+
+        return call(compute, [_like(given[i]) for i in of_floats], [*given, *made, *cotangents])
+
+    def gradients_again(given: Any, cotangents: Any, seconds: Any) -> tuple[Any, ...]:
+        def compute(out: Any, got: Sequence[Array]) -> Any:
+            args, left = args_of(got[:count]), iter(got[count : count + len(cotangents)])
+            each = [next(left) if live else None for live in operation.live]
+            again = operation.pull_again(args, each, [True] * len(floating), got[count + len(cotangents) :])
+            return [one for one in again if one is not None]
+
+        wanted = [_like(given[i]) for i in of_floats] + [_like(one) for one in cotangents]
+        return call(compute, wanted, [*given, *cotangents, *seconds])
+
+    pulled = jax.custom_vjp(gradients)
+
+    def pulled_backward(kept: Any, seconds: Any) -> Any:
+        made = gradients_again(*kept, seconds)
+        of_args: list[Any] = [None] * count
+        for i, one in zip(of_floats, made, strict=False):
+            of_args[i] = one
+        return tuple(of_args), None, tuple(made[len(of_floats) :])
+
+    pulled.defvjp(lambda given, made, each: (pulled(given, made, each), (given, each)), pulled_backward)
+    whole = jax.custom_vjp(run)
+
+    def forward(*given: Any) -> Any:
+        made = whole(*given)
+        return made, (given, made)
+
+    def backward(kept: Any, cotangents: Any) -> Any:
+        given, made = kept
+        each = tuple(one for one, live in zip(cotangents, operation.live, strict=False) if live)
+        found: list[Any] = [None] * count
+        for i, one in zip(of_floats, pulled(given, made, each), strict=True):
+            found[i] = one
+        return tuple(found)
+
+    whole.defvjp(forward, backward)
+    return lambda *given: returned(whole(*given))
+
+
+def _called(
+    name: str,
+    vmap: str,
+    compute: Callable[[Any, Sequence[Array]], Any],
+    likes: Sequence[Like],
+    given: Sequence[Any],
+    into: bool = False,
+) -> tuple[Any, ...]:
+    """Put a call of ``compute``, with outputs and arguments, into what JAX traces."""
+    import jax
+
+    for like in likes:
+        if jax.dtypes.canonicalize_dtype(like.dtype) != like.dtype:
+            raise TypeError(
+                f"{name}: it returns {like.dtype}, which JAX has only with jax.config.update('jax_enable_x64', True)"
+            )
+
+    def callback(context: Any, out: Any, *got: Any) -> None:
+        kind, index = got[0].__dlpack_device__()
+        if int(kind) == _CPU:
+            host = Device("host")
+            arrays = [Array._wrap(np.asarray(one), host) for one in got]
+            targets = [np.asarray(one) for one in out]
+            if into:
+                compute([Array._wrap(one, host) for one in targets], arrays)
+                return
+            for target, one in zip(targets, compute(None, arrays), strict=True):
+                target[...] = one._data
+            return
+        where = Device(f"cuda:{int(index)}")
+        with where.activate(), memory.on_stream(where, context.stream):
+            arrays, buffers = [_lent(one, where) for one in got], [_lent(one, where) for one in out]
+            if into:
+                compute(buffers, arrays)
+                return
+            for buffer, one in zip(buffers, compute(None, arrays), strict=True):
+                buffer._data[...] = one._data
+
+    shapes = [jax.ShapeDtypeStruct(like.shape, like.dtype) for like in likes]
+    made = _buffer_callback()(callback, shapes, vmap_method=vmap)(*given)
+    return tuple(made)
+
+
+def _lent(buffer: Any, where: Device) -> Array:
+    address = buffer.__cuda_array_interface__["data"][0]
+    return memory.lent(where, address, tuple(buffer.shape), dtypes.as_dtype(buffer.dtype, "buffer"), None, buffer)
+
+
+def _like(array: Any) -> Like:
+    return Like(tuple(array.shape), dtypes.as_dtype(array.dtype, "argument"))
+
+
+def _probing() -> Device:
+    """Where a forward runs to see what it returns."""
+    import jax
+
+    return Device("cuda" if jax.default_backend() == "gpu" else "host")

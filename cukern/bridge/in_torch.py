@@ -1,0 +1,396 @@
+"""Operations as operators of PyTorch, with fake functions and derivatives, for eager mode and ``torch.compile``.
+
+An operator and its derivatives are three operators of PyTorch's library: ``name``, ``name_backward`` and
+``name_backward_backward``. Tensors are shared, not copied; on a GPU all runs on PyTorch's current stream.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import cache, partial
+from typing import Any
+
+from .. import dtypes
+from ..array import Array
+from ..device import HERE, Device
+from ..errors import GradientError
+from . import memory
+from .operation import Like, Operation, library
+
+_NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
+_registering = threading.Lock()
+
+
+class TorchOperator:
+    """An operator of PyTorch, called like a function of tensors.
+
+    Attributes:
+        name: its name in ``torch.ops``, as ``"namespace::name"``.
+        op: the operator of ``torch.ops``. Beyond the outputs it returns the arrays that its derivative needs.
+    """
+
+    name: str
+    op: Any
+
+    def __init__(self, name: str, operation: Operation, made_by: Any, key: Any) -> None:
+        self.name, self._made_by, self._key = name, made_by, key
+        self._operation, self._libraries = operation, list[Any]()
+        self._outputs, self._several = operation.outputs, operation.several
+        self._plain = not operation.more
+        self.op = _register(name, operation, self._libraries)
+
+    def __call__(self, *args: Any) -> Any:
+        """The outputs, as tensors."""
+        if self._plain:
+            return self.op(*args)
+        made = self.op(*args)
+        return made[: self._outputs] if self._several else made[0]
+
+    def __repr__(self) -> str:
+        return f"<operator {self.op._schema}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, self._made_by
+
+    def __copy__(self) -> TorchOperator:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TorchOperator:
+        return self
+
+
+def _remade(maker: Callable[..., TorchOperator], *args: Any) -> TorchOperator:
+    return maker(*args)
+
+
+_operators: dict[str, TorchOperator] = {}
+
+
+def operator(name: str, key: Any, made_by: Any, operation: Callable[[], Operation]) -> TorchOperator:
+    """The operator of a name, made by ``operation`` unless it was made before of the same ``key``.
+
+    Args:
+        name: ``"namespace::name"``.
+        key: of what it is made; a redefinition of the same thing takes the name over.
+        made_by: a function and its arguments that make it again, in another process.
+        operation: makes what the operator does.
+
+    Raises:
+        ImportError: PyTorch is not installed.
+        ValueError: the name has another form, or belongs to another operator.
+    """
+    library("torch", "to_torch")
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"name: expected 'namespace::name', got {name!r}")
+    with _registering:
+        known = _operators.get(name)
+        if known is not None and known._key == key:
+            return known
+        if known is not None and known._key[0] != key[0]:
+            raise ValueError(
+                f"name: {name} is the operator of {known._key[0]}; give {key[0]} another name: to_torch(name=...)"
+            )
+        if known is None and _taken(name):
+            raise ValueError(f"name: PyTorch has an operator {name} already; give another name: to_torch(name=...)")
+        made = operation()
+        if known is not None:
+            for one in known._libraries:
+                one._destroy()
+        _operators[name] = made_operator = TorchOperator(name, made, made_by, key)
+        return made_operator
+
+
+def _taken(name: str) -> bool:
+    import torch
+
+    namespace, _, word = name.partition("::")
+    return hasattr(getattr(torch.ops, namespace), word)
+
+
+def _register(name: str, operation: Operation, libraries: list[Any]) -> Any:
+    """Define the operators of an operation in PyTorch's library; return the first."""
+    import torch
+
+    namespace, _, word = name.partition("::")
+    lib = torch.library.Library(namespace, "FRAGMENT")
+    libraries.append(lib)
+    tags = tuple(
+        getattr(torch.Tag, tag) for tag in ("pt2_compliant_tag", "cudagraph_unsafe") if hasattr(torch.Tag, tag)
+    )
+    count, floating, arrays = len(operation.parameters), operation.floating, operation.arrays
+    results = operation.outputs + operation.more
+    dtype_of, tensor_of = _dtypes(), _tensors()
+
+    def define(suffix: str, parameters: str, returns: int, run: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+        what = "Tensor" if returns == 1 else f"({', '.join(['Tensor'] * returns)})"
+        lib.define(f"{word}{suffix}({parameters}) -> {what}", tags=tags)
+        lib.impl(f"{word}{suffix}", run, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"{name}{suffix}", fake, lib=lib)
+        return getattr(getattr(torch.ops, namespace), word + suffix).default
+
+    def empties(likes: Sequence[Like], beside: Any) -> Any:
+        made = tuple(
+            [torch.empty(like.shape, dtype=tensor_of[like.dtype], device=beside.device) for like in likes]
+        )
+        return made[0] if len(made) == 1 else made
+
+    def likes(args: Sequence[Any]) -> list[Like]:
+        given = list(args)
+        for i in arrays:
+            given[i] = Like(tuple(args[i].shape), dtype_of[args[i].dtype])
+        return operation.results(given, _device(args[arrays[0]].device))
+
+    def given_of(args: Sequence[Any]) -> list[Any]:
+        given, where = list(args), args[arrays[0]].device
+        for i in arrays:
+            if args[i].device != where:
+                names = [operation.parameters[k].name for k in (i, arrays[0])]
+                raise ValueError(
+                    f"{operation.name}: argument {names[0]} is on {args[i].device}, {names[1]} on {where}"
+                )
+            try:
+                given[i] = _array(args[i])
+            except KeyError:
+                what = f"{operation.name}: argument {operation.parameters[i].name}"
+                raise TypeError(f"{what}: cukern has no dtype {args[i].dtype}") from None
+        return given
+
+    def forward(*args: Any) -> Any:
+        first = args[arrays[0]]
+        with _stream(first.device):
+            given = given_of(args)
+            if operation.into is not None:
+                made = empties(likes(args), first)
+                operation.into(given, [_array(one) for one in (made if results > 1 else (made,))])
+                return made
+            made = tuple([_tensor(one) for one in operation.run(given)])
+        return made[0] if results == 1 else made
+
+    def fake_forward(*args: Any) -> Any:
+        return empties(likes(args), args[arrays[0]])
+
+    schema = [
+        f"{one.type} {one.name}" + (f"={one.default}" if one.default else "") for one in operation.parameters
+    ]
+    op = define("", ", ".join(schema), results, forward, fake_forward)
+    if not operation.differentiable:
+        torch.library.register_autograd(name, partial(_refused, operation.name), lib=lib)
+    if not operation.differentiable or not floating:
+        return op
+
+    bare = [f"{one.type} {one.name}" for one in operation.parameters]
+    grads = [f"Tensor? cotangent{i}" for i in range(operation.outputs)]
+    kept = [f"Tensor result{i}" for i in range(results)]
+    outputs = operation.outputs
+
+    def optional(tensors: Sequence[Any]) -> list[Array | None]:
+        return [None if one is None else _array(one) for one in tensors]
+
+    def given_back(made: Sequence[Array | None], beside: Any) -> Any:
+        none = torch.empty(0, device=beside.device)
+        tensors = tuple([torch.empty_like(none) if one is None else _tensor(one) for one in made])
+        return tensors[0] if len(tensors) == 1 else tensors
+
+    def backward(*given: Any) -> Any:
+        cotangents, args = given[:outputs], given[outputs : outputs + count]
+        with _stream(args[arrays[0]].device):
+            made = operation.pull(
+                given_of(args), optional(given[outputs + count : -1]), optional(cotangents), given[-1]
+            )
+            return given_back(made, args[arrays[0]])
+
+    def fake_backward(*given: Any) -> Any:
+        args = given[outputs : outputs + count]
+        made = tuple(
+            [
+                torch.empty(args[i].shape if need else 0, dtype=args[i].dtype, device=args[i].device)
+                if need
+                else torch.empty(0, device=args[arrays[0]].device)
+                for i, need in zip(floating, given[-1], strict=True)
+            ]
+        )
+        return made[0] if len(made) == 1 else made
+
+    pull = define(
+        "_backward", ", ".join([*grads, *bare, *kept, "bool[] needs"]), len(floating), backward, fake_backward
+    )
+
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+        several = output if isinstance(output, tuple) else (output,)
+        ctx.save_for_backward(*[inputs[i] for i in arrays], *several)
+        ctx.plain = [None if i in arrays else one for i, one in enumerate(inputs)]
+        ctx.set_materialize_grads(False)
+        dead = [several[i] for i, live in enumerate(operation.live) if not live]
+        ctx.mark_non_differentiable(*dead, *several[outputs:])
+
+    def arguments(ctx: Any, tensors: Sequence[Any]) -> list[Any]:
+        args = list(ctx.plain)
+        for i, one in zip(arrays, tensors, strict=False):
+            args[i] = one
+        return args
+
+    def spread(made: Any, wanted: Sequence[bool], places: Sequence[int], length: int) -> list[Any]:
+        several = made if isinstance(made, (tuple, list)) else (made,)
+        found: list[Any] = [None] * length
+        for one, need, place in zip(several, wanted, places, strict=True):
+            if need:
+                found[place] = one
+        return found
+
+    def gradients(ctx: Any, *cotangents: Any) -> Any:
+        saved = ctx.saved_tensors
+        needs = [ctx.needs_input_grad[i] for i in floating]
+        if all(one is None for one in cotangents[:outputs]):
+            return (None,) * count
+        made = pull(*cotangents[:outputs], *arguments(ctx, saved), *saved[len(arrays) :], needs)
+        return tuple(spread(made, needs, floating, count))
+
+    torch.library.register_autograd(name, gradients, setup_context=keep, lib=lib)
+
+    seconds = [f"Tensor? second{i}" for i in range(len(floating))]
+
+    def backward_again(*given: Any) -> Any:
+        at = [len(floating), outputs, count]
+        a, b, c = at[0], at[0] + at[1], sum(at)
+        args = given[b:c]
+        with _stream(args[arrays[0]].device):
+            made = operation.pull_again(given_of(args), optional(given[a:b]), given[-1], optional(given[:a]))
+            return given_back(made, args[arrays[0]])
+
+    def fake_backward_again(*given: Any) -> Any:
+        a = len(floating)
+        cotangents, args = given[a : a + outputs], given[a + outputs : a + outputs + count]
+        first = args[arrays[0]]
+        made = tuple(
+            [
+                torch.empty(0, device=first.device)
+                if one is None
+                else torch.empty(one.shape, dtype=one.dtype, device=one.device)
+                for one in [*(args[i] for i in floating), *cotangents]
+            ]
+        )
+        return made[0] if len(made) == 1 else made
+
+    pull_again = define(
+        "_backward_backward",
+        ", ".join([*seconds, *grads, *bare, "bool[] needs"]),
+        len(floating) + outputs,
+        backward_again,
+        fake_backward_again,
+    )
+
+    def keep_again(ctx: Any, inputs: Any, output: Any) -> None:
+        args = inputs[outputs : outputs + count]
+        present = [one is not None for one in inputs[:outputs]]
+        ctx.save_for_backward(*[args[i] for i in arrays], *[one for one in inputs[:outputs] if one is not None])
+        ctx.plain = [None if i in arrays else one for i, one in enumerate(args)]
+        ctx.present, ctx.needs = present, list(inputs[-1])
+        ctx.set_materialize_grads(False)
+
+    def gradients_again(ctx: Any, *given: Any) -> Any:
+        saved = ctx.saved_tensors
+        length = outputs + count + results + 1
+        if all(one is None for one in given):
+            return (None,) * length
+        left = iter(saved[len(arrays) :])
+        cotangents = [next(left) if here else None for here in ctx.present]
+        made = pull_again(*given, *cotangents, *arguments(ctx, saved), ctx.needs)
+        wanted = [ctx.needs_input_grad[outputs + i] for i in floating]
+        wanted += [here and ctx.needs_input_grad[i] for i, here in enumerate(ctx.present)]
+        return tuple(spread(made, wanted, [*(outputs + i for i in floating), *range(outputs)], length))
+
+    torch.library.register_autograd(f"{name}_backward", gradients_again, setup_context=keep_again, lib=lib)
+    return op
+
+
+
+def _refused(name: str, ctx: Any, *cotangents: Any) -> Any:
+    raise GradientError(f"{name}: a kernel has no derivative; launch it in the forward of a Function with a backward")
+
+
+@cache
+def _tensors() -> dict[Any, Any]:
+    """PyTorch's dtype of each dtype."""
+    import torch
+
+    found = {row.dtype: getattr(torch, row.name, None) for row in dtypes.TABLE}
+    return {dtype: theirs for dtype, theirs in found.items() if theirs is not None}
+
+
+@cache
+def _dtypes() -> dict[Any, Any]:
+    """The dtype of each of PyTorch's that has one."""
+    return {theirs: ours for ours, theirs in _tensors().items()}
+
+
+@cache
+def _host() -> Device:
+    return Device("host")
+
+
+def _device(where: Any) -> Device:
+    """The device of a tensor's.
+
+    Raises:
+        ValueError: it is neither a CPU nor a GPU of NVIDIA.
+    """
+    if where.type == "cpu":
+        return _host()
+    if where.type == "cuda":
+        return Device(f"cuda:{where.index or 0}")
+    raise ValueError(f"device: expected tensors on cpu or cuda, got one on {where}")
+
+
+def _stream(where: Any) -> AbstractContextManager[object]:
+    """A with-block in which launches are on PyTorch's current stream of a device.
+
+    Raises:
+        RuntimeError: a CUDA graph is being recorded there, which would replay with memory that is given back by then.
+    """
+    if where.type != "cuda":
+        return HERE
+    import torch
+
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("an operator of cukern cannot be a part of a CUDA graph of PyTorch")
+    return memory.on_stream(Device(f"cuda:{where.index}"), torch.cuda.current_stream(where).cuda_stream)
+
+
+def _array(tensor: Any) -> Array:
+    """The array that shares the memory of a tensor.
+
+    Raises:
+        KeyError: its dtype has no counterpart.
+    """
+    dtype, where = _dtypes()[tensor.dtype], tensor.device
+    if where.type == "cpu":
+        if dtype == dtypes.bfloat16:
+            return Array._wrap(tensor.detach().view(_dtypes_of_bits()).numpy().view(dtype), _host())
+        return Array._wrap(tensor.numpy(force=True), _host())
+    _device(where)
+    tensor = tensor.resolve_conj().resolve_neg()
+    size = dtype.itemsize
+    strides = [step * size for step in tensor.stride()]
+    return memory.lent(_device(where), tensor.data_ptr(), tuple(tensor.shape), dtype, strides, tensor)
+
+
+@cache
+def _dtypes_of_bits() -> Any:
+    import torch
+
+    return torch.int16
+
+
+def _tensor(array: Array) -> Any:
+    """The tensor that shares the memory of a new array in C order."""
+    import torch
+
+    data = array._data
+    if not array.device.addressable:
+        return torch.utils.dlpack.from_dlpack(data.__dlpack__(stream=-1))
+    if data.dtype == dtypes.bfloat16:
+        return torch.from_numpy(data.view("i2")).view(torch.bfloat16)
+    return torch.from_numpy(data)

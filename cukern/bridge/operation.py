@@ -1,0 +1,379 @@
+"""An operation with its derivatives as other libraries want it: from arrays to a fixed number of arrays, without state.
+
+A Function keeps what its backward needs in a context. Here the arrays that it saves beyond arguments and outputs are
+further results, and plain attributes are those that a forward of arguments of the same shapes has set.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol
+
+from .. import dtypes
+from ..array import Array, creation
+from ..array.array import copied
+from ..autodiff import tape
+from ..autodiff.cotangents import conform, is_float
+from ..autodiff.tape import Tape
+from ..device import Device, device
+from ..errors import GradientError
+
+#: The types of arguments that are no arrays, in the words of PyTorch's schemas; a size may be a symbol there.
+PLAIN = {bool: "bool", int: "SymInt", float: "float", str: "str"}
+#: What every context has.
+_OWN = frozenset(("needs_input_grad", "_name", "_saved", "_non_differentiable", "_materialize"))
+
+
+class Like(NamedTuple):
+    """The shape and the dtype of an array that is not there."""
+
+    shape: tuple[Any, ...]
+    dtype: dtypes.DType
+
+
+class Parameter(NamedTuple):
+    """A parameter of an operation.
+
+    Attributes:
+        name: its name.
+        type: ``"Tensor"``, or the type of a plain argument, as a schema names it.
+        floating: whether it is an array that has a derivative.
+        default: the value of a plain argument that is left out, as a schema writes it; empty if it may not be.
+    """
+
+    name: str
+    type: str
+    floating: bool = False
+    default: str = ""
+
+
+#: The shapes and dtypes of results, from those of the arguments.
+Rule = Callable[..., Any]
+
+
+class Body(Protocol):
+    """What an operation computes, as a Function says it."""
+
+    forward: Any
+    backward: Any
+    apply: Any
+
+
+class Operation:
+    """An operation, and its derivatives of first and second order.
+
+    Attributes:
+        name: its name in messages.
+        parameters: of each argument.
+        outputs: how many arrays it returns.
+        several: whether it returns a tuple.
+        live: whether each output has a derivative.
+        more: how many further arrays :meth:`run` returns, which :meth:`pull` takes.
+        into: launches a kernel with outputs that are given; None where :meth:`run` makes them. A kernel has no body.
+        differentiable: whether there is a backward.
+    """
+
+    into: Callable[[Sequence[Any], Sequence[Array]], None] | None = None
+
+    def __init__(
+        self,
+        name: str,
+        body: Body | None,
+        context: Callable[[str, tuple[bool, ...]], Any] | None,
+        parameters: Sequence[Parameter],
+        rule: Rule | None = None,
+        differentiable: bool = True,
+    ) -> None:
+        self.name, self.parameters, self.differentiable = name, tuple(parameters), differentiable
+        self.outputs, self.several, self.live, self.more = 0, False, tuple[bool, ...](), 0
+        self._body: Any = body
+        self._context: Any = context
+        self._rule = rule
+        self._needs = tuple([one.floating for one in parameters])
+        self._kept: tuple[Any, ...] | None = None
+        self._materialize = True
+        self._attributes: dict[Any, dict[str, Any]] = {}
+        self._forms: dict[Any, list[Like]] = {}
+        self.arrays = [i for i, one in enumerate(parameters) if one.type == "Tensor"]
+        self.floating = [i for i, one in enumerate(parameters) if one.floating]
+
+    def run(self, args: Sequence[Any]) -> list[Array]:
+        """The outputs and the arrays to keep for :meth:`pull`: each has memory of its own, in C order.
+
+        Raises:
+            GradientError: the forward returns or keeps other arrays than in its first call.
+            RuntimeError: the forward wrote to an argument.
+        """
+        context = self._context(self.name, self._needs)
+        versions = [args[i]._storage.version for i in self.arrays]
+        with _alone(args[self.arrays[0]].device):
+            result = self._body.forward(context, *args)
+        for i, version in zip(self.arrays, versions, strict=True):
+            if args[i]._storage.version != version:
+                name = self.parameters[i].name
+                raise RuntimeError(f"{self.name}: forward wrote to its argument {name}; write to a copy")
+        several = isinstance(result, tuple)
+        made: list[Any] = list(result) if several else [result]
+        for i, one in enumerate(made):
+            if not isinstance(one, Array):
+                raise TypeError(f"{self.name}: output {i}: expected an array, got {type(one).__name__}")
+        dead, outputs = context._non_differentiable, len(made)
+        live = tuple([is_float(one.dtype) and id(one) not in dead for one in made])
+        saved = tuple([_place(one, args, made) for one in context._saved])
+        kept = outputs, several, live, saved, context._materialize
+        if self._kept is None:
+            self.outputs, self.several, self.live, _, self._materialize = self._kept = kept
+            self.more = len(made) - outputs
+        elif kept != self._kept:
+            raise GradientError(
+                f"{self.name}: an operator returns and saves the same in each call: forward returned "
+                f"{outputs} and saved {_told(saved)}, in its first call {self.outputs} and {_told(self._kept[3])}"
+            )
+        if not _OWN.issuperset(vars(context)):
+            self._attributed(context, args)
+        return _apart(args, made)
+
+    def _attributed(self, context: Any, args: Sequence[Any]) -> None:
+        """Keep the plain attributes that a forward has set, which depend on shapes and plain arguments alone."""
+        found = {name: value for name, value in vars(context).items() if name not in _OWN}
+        known = self._attributes.setdefault(self._key(args), found)
+        for name, value in found.items():
+            if isinstance(value, Array):
+                raise GradientError(
+                    f"{self.name}: forward keeps an array as the attribute {name} of its context; "
+                    "give it to save_for_backward"
+                )
+            before = known.get(name)
+            if type(before) is not type(value) or before != value:
+                raise GradientError(
+                    f"{self.name}: forward sets {name} of its context to {value!r}, and to {before!r} for other "
+                    "arguments of the same shapes: what depends on elements is an array, for save_for_backward"
+                )
+
+    def _key(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(
+            [
+                (tuple(map(int, arg.shape)), arg.dtype) if one.type == "Tensor" else (type(arg), arg)
+                for one, arg in zip(self.parameters, args, strict=True)
+            ]
+        )
+
+    def results(self, args: Sequence[Any], where: Device) -> list[Like]:
+        """Shapes and dtypes of what :meth:`run` returns for arguments of which only these are known.
+
+        Without a rule, the forward runs once with zeros of these shapes.
+
+        Raises:
+            ValueError: the rule gives another number of arrays.
+        """
+        if self._rule is not None:
+            found = likes(self._rule(*args), self.name)
+            if len(found) != self.outputs + self.more:
+                more = f", and {self.more} that forward saves besides" if self.more else ""
+                raise ValueError(
+                    f"{self.name}: outputs: expected a shape and dtype for each of {self.outputs} outputs{more}, "
+                    f"got {len(found)}"
+                )
+            return found
+        key = self._key(args)
+        known = self._forms.get(key)
+        if known is None:
+            with device(where):
+                zeros = [
+                    creation.zeros(tuple(map(int, arg.shape)), dtype=arg.dtype, device=where)
+                    if one.type == "Tensor"
+                    else arg
+                    for one, arg in zip(self.parameters, args, strict=True)
+                ]
+                known = self._forms[key] = [Like(one.shape, one.dtype) for one in self.run(zeros)]
+        return known
+
+    def pull(
+        self,
+        args: Sequence[Any],
+        results: Sequence[Array],
+        cotangents: Sequence[Array | None],
+        needs: Sequence[bool],
+    ) -> list[Array | None]:
+        """The gradient of each floating argument that is needed, from the cotangents of the outputs.
+
+        Args:
+            args: those of :meth:`run`.
+            results: what it returned.
+            cotangents: of each output; None for those that are not used.
+            needs: of each floating argument.
+
+        Raises:
+            GradientError: the backward returns what is no gradient of its argument.
+        """
+        assert self._kept is not None
+        wanted = dict(zip(self.floating, needs, strict=True))
+        context = self._context(self.name, tuple([wanted.get(i, False) for i in range(len(args))]))
+        pools = {"argument": args, "result": results}
+        context._saved = tuple([one if one is None else pools[one[0]][one[1]] for one in self._kept[3]])
+        if self._attributes:
+            vars(context).update(self._attributes.get(self._key(args), {}))
+        given = list(cotangents)
+        if self._materialize:
+            for i, one in enumerate(given):
+                if one is None:
+                    given[i] = creation.zeros_like(results[i])
+        with _alone(results[0].device):
+            returned = self._body.backward(context, *given)
+        found = returned if isinstance(returned, tuple) else (returned,)
+        if len(found) != len(args):
+            raise GradientError(
+                f"{self.name}: backward must return a gradient or None for each of the {len(args)} arguments, "
+                f"returned {len(found)}"
+            )
+        gradients: list[Array | None] = []
+        for i in self.floating:
+            one, name = found[i], self.parameters[i].name
+            if not wanted[i]:
+                gradients.append(None)
+            elif one is None:
+                gradients.append(creation.zeros_like(args[i]))
+            else:
+                gradients.append(conform(one, args[i], self.name, f"argument {name}"))
+        made = iter(_apart([*args, *results, *cotangents], [one for one in gradients if one is not None]))
+        return [one if one is None else next(made) for one in gradients]
+
+    def pull_again(
+        self,
+        args: Sequence[Any],
+        cotangents: Sequence[Array | None],
+        needs: Sequence[bool],
+        seconds: Sequence[Array | None],
+    ) -> list[Array | None]:
+        """The gradients of what :meth:`pull` computes: of each floating argument, then of each cotangent.
+
+        Args:
+            args: those of :meth:`run`.
+            cotangents: of each output.
+            needs: of each floating argument.
+            seconds: the cotangent of each floating argument's gradient; None for those that are not used.
+
+        Raises:
+            GradientError: the backward is not differentiable.
+        """
+        floating = [args[i] for i in self.floating]
+        firsts = [one for one in cotangents if one is not None]
+        outer = Tape()
+        with _alone(floating[0].device), outer:
+            outer.watch([*floating, *firsts])
+            with Tape() as inner:
+                inner.watch(floating)
+                result = self._body.apply(*args)
+            targets = result if isinstance(result, tuple) else (result,)
+            used = [
+                (target, one)
+                for target, one, live in zip(targets, cotangents, self.live, strict=True)
+                if one is not None and live
+            ]
+            wanted = list(itertools.compress(floating, needs))
+            gradients = iter(
+                inner.gradient([t for t, _ in used], wanted, [c for _, c in used], unconnected="zero")
+            )
+            found = [next(gradients) if need else None for need in needs]
+        chosen = [(g, s) for g, s in zip(found, seconds, strict=True) if g is not None and s is not None]
+        sources = [*floating, *firsts]
+        again = outer.gradient([g for g, _ in chosen], sources, [s for _, s in chosen], unconnected="zero")
+        made = iter(_apart([*args, *cotangents, *seconds], again))
+        of_args = [next(made) for _ in floating]
+        return [*of_args, *(None if one is None else next(made) for one in cotangents)]
+
+
+@contextmanager
+def _alone(where: Device) -> Iterator[None]:
+    """Run without the tapes of this thread, with new arrays on ``where``."""
+    with device(where), tape.stop_recording():
+        yield
+
+
+def _place(kept: Any, args: Sequence[Any], made: list[Any]) -> tuple[str, int] | None:
+    """Where a saved array is found again; one that is neither argument nor result becomes a further result."""
+    if kept is None:
+        return None
+    for where, pool in (("argument", args), ("result", made)):
+        for i, one in enumerate(pool):
+            if one is kept:
+                return where, i
+    made.append(kept)
+    return "result", len(made) - 1
+
+
+def _told(saved: Sequence[tuple[str, int] | None]) -> str:
+    return ", ".join("None" if one is None else f"{one[0]} {one[1]}" for one in saved) or "nothing"
+
+
+def _apart(args: Sequence[Any], made: Sequence[Array]) -> list[Array]:
+    """``made`` in C order, with copies of what shares memory with an argument or with one before it."""
+    taken = {id(arg._storage) for arg in args if isinstance(arg, Array)}
+    result = []
+    for one in made:
+        if id(one._storage) in taken or one._storage.constant:
+            one = copied(one)
+        one = one.contiguous()
+        taken.add(id(one._storage))
+        result.append(one)
+    return result
+
+
+def likes(found: Any, name: str) -> list[Like]:
+    """What a rule has returned: an array or a pair of shape and dtype, or a list or tuple of these.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    pair = isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], (tuple, int))
+    each = found if isinstance(found, (list, tuple)) and not pair and not isinstance(found, Like) else [found]
+    result = []
+    for one in each:
+        if hasattr(one, "shape") and hasattr(one, "dtype"):
+            shape, dtype = one.shape, one.dtype
+        elif isinstance(one, tuple) and len(one) == 2:
+            shape, dtype = one
+        else:
+            raise TypeError(
+                f"{name}: outputs: expected an argument, or (shape, dtype), for each output, got {one!r}"
+            )
+        shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        result.append(Like(shape, dtypes.as_dtype(dtype, "outputs")))
+    return result
+
+
+def parameter(name: str, example: Any, default: Any = None) -> Parameter:
+    """The parameter of which ``example`` is an argument.
+
+    Raises:
+        TypeError: neither an array nor a number, bool or string.
+    """
+    if isinstance(example, Array):
+        return Parameter(name, "Tensor", is_float(example.dtype))
+    kind = next((word for type_, word in PLAIN.items() if isinstance(example, type_)), None)
+    if kind is None:
+        raise TypeError(
+            f"{name}: an operator takes arrays, numbers, bools and strings; the example is {type(example).__name__}"
+        )
+    text = "" if default is None else f'"{default}"' if isinstance(default, str) else str(default)
+    return Parameter(name, kind, False, text)
+
+
+def library(name: str, purpose: str) -> ModuleType:
+    """An optional package.
+
+    Raises:
+        ImportError: it is not installed; the message says for what it is needed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        if error.name is not None and error.name.partition(".")[0] != name:
+            raise
+        raise ImportError(f"{purpose} needs the package {name}: pip install {name}", name=name) from error
+
+

@@ -1,0 +1,89 @@
+"""A kernel as an operation of other libraries: what it reads are arguments, what it writes are results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..array import Array
+from ..bridge.operation import Like, Operation, Parameter, likes
+from ..text import signature
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+#: The types of scalars, in the words of schemas, by the kind of their dtype.
+_WORDS = {"b": "bool", "i": "SymInt", "u": "SymInt", "f": "float"}
+
+
+class Options(NamedTuple):
+    """How an operator launches a kernel; attributes as the arguments of :meth:`.Kernel.to_torch`."""
+
+    outputs: Callable[..., Any] | None
+    grid: Any
+    updates: tuple[str, ...]
+    start: Any
+    variables: dict[str, Any]
+
+
+def operation(kernel: Kernel, options: Options) -> Operation:
+    """The launch of a kernel as an operation.
+
+    Raises:
+        TemplateError: the template cannot be rendered.
+        TypeError: a parameter is of a type that operators do not have.
+        ValueError: the kernel writes nothing, or not what ``updates`` names.
+    """
+    variables = {name: value for name, value in options.variables.items() if name != "shared"}
+    if "elem" not in variables and "elem" not in kernel.variables:
+        variables["elem"] = "float32"  # names and kinds of parameters are those of each dtype
+    params = signature.parse(kernel.source(**variables)).signature.params
+    written = [i for i, one in enumerate(params) if not one.const and one.kind in ("pointer", "view")]
+    names = [params[i].name for i in written]
+    if not written or not set(options.updates) <= set(names):
+        raise ValueError(
+            f"{kernel.name}: updates: expected names of what it writes ({', '.join(names) or 'nothing'}), "
+            f"got {', '.join(options.updates) or 'no kernel that writes'}"
+        )
+    if options.outputs is None and len(options.updates) < len(written):
+        raise TypeError(f"{kernel.name}: outputs: expected a function that gives the shapes of {', '.join(names)}")
+    made = [i for i in written if params[i].name not in options.updates]
+    given = [i for i in range(len(params)) if i not in made]
+    parameters = [_parameter(kernel.name, params[i]) for i in given]
+
+    def rule(*args: Any) -> list[Like]:
+        found = likes(() if options.outputs is None else options.outputs(*args), kernel.name)
+        if len(found) != len(made):
+            wanted = ", ".join(params[i].name for i in made)
+            raise ValueError(f"{kernel.name}: outputs: expected one for each of {wanted}, got {len(found)}")
+        shapes = iter(found)
+        of = dict(zip(given, args, strict=True))
+        return [Like(of[i].shape, of[i].dtype) if i in of else next(shapes) for i in written]
+
+    def into(args: Sequence[Any], out: Sequence[Array]) -> None:
+        whole = dict(zip(given, args, strict=True))
+        for i, one in zip(written, out, strict=True):
+            start = whole.get(i, options.start)
+            if start is not None:
+                one[...] = start
+            whole[i] = one
+        grid = options.grid(*args) if callable(options.grid) else options.grid
+        kernel(*[whole[i] for i in range(len(params))], grid=grid, **options.variables)
+
+    result = Operation(kernel.name, None, None, parameters, rule, differentiable=False)
+    result.into, result.outputs, result.several = into, len(written), len(written) > 1
+    result.live = (False,) * len(written)
+    if not result.arrays:
+        raise TypeError(f"{kernel.name}: expected a kernel that reads an array")
+    return result
+
+
+def _parameter(kernel: str, param: signature.Param) -> Parameter:
+    if param.kind in ("pointer", "view") and param.dtype is not None:
+        return Parameter(param.name, "Tensor")
+    word = None if param.kind != "scalar" or param.dtype is None else _WORDS.get(param.dtype.kind)
+    if word is None:
+        raise TypeError(
+            f"{kernel}: parameter {param.name}: operators take arrays and numbers; {param.type_text} is neither"
+        )
+    return Parameter(param.name, word)

@@ -210,21 +210,23 @@ class Function:
         return tuple(outputs) if several else outputs[0]
 
     @classmethod
-    def to_torch(cls, *examples: Any, name: str | None = None, outputs: Callable[..., Any] | None = None) -> Any:
+    def to_torch(
+        cls, *examples: Any, name: str | None = None, outputs: Callable[..., Any] | None = None
+    ) -> Any:
         """An operator of PyTorch that computes this, with its derivatives of first and second order.
 
-        It takes tensors on the CPU or on GPUs, which share their memory with the arrays that ``forward`` and
-        ``backward`` get; launches are on PyTorch's current stream. It has a fake function and a derivative registered
-        in ``torch.library``, so that ``torch.compile`` takes it. It can be pickled if the class can.
+        It takes tensors on the CPU or on GPUs, whose memory ``forward`` and ``backward`` get as arrays; launches are on
+        PyTorch's current stream. ``torch.compile`` takes it, as it has a fake function and a derivative in
+        ``torch.library``. It can be pickled if the class can.
 
         Args:
-            examples: arguments of :meth:`apply`, with which ``forward`` runs once: for each an array, a number, a bool
-                or a string. They say what are tensors, how many outputs there are, and what is saved.
+            examples: arguments of :meth:`apply`, with which ``forward`` runs once: arrays, numbers, bools and strings.
+                They say what are tensors, how many outputs there are, and what is saved.
             name: ``"namespace::name"``, in ``torch.ops``; by default that of the class in ``cukern::``.
-            outputs: takes arguments of :meth:`apply`, of which arrays have only ``shape`` and ``dtype``; returns for each
-                output, and then for each array that ``forward`` saves and that is neither argument nor output, an
-                argument of the same shape and dtype, or ``(shape, dtype)``. Without it ``forward`` runs on zeros once for
-                each new combination of shapes that ``torch.compile`` meets, which are no symbols then.
+            outputs: takes arguments of :meth:`apply`, of which arrays have only ``shape`` and ``dtype``; returns for
+                each output, and then for each array that ``forward`` saves and that is neither argument nor output, an
+                argument of the same shape and dtype, or ``(shape, dtype)``. Without it ``forward`` runs on zeros once
+                for each new combination of shapes that ``torch.compile`` meets, which are no symbols then.
 
         Raises:
             ImportError: PyTorch is not installed.
@@ -260,16 +262,16 @@ class Function:
     ) -> Any:
         """A function of JAX arrays that computes this, with its derivatives of first and second order.
 
-        It runs eagerly and under ``jax.jit``, ``jax.vmap``, ``jax.grad`` and what is made of them, on CPUs and GPUs, where
-        it is launched on XLA's stream. Arguments share XLA's memory; outputs are copied to it. Arguments that are no arrays
-        are static.
+        It runs eagerly and under ``jax.jit``, ``jax.vmap`` and ``jax.grad``, on CPUs, and on GPUs on XLA's stream.
+        ``forward`` gets XLA's memory as arrays, and what it returns is copied there. Arguments that are no arrays are
+        static.
 
         Args:
             examples: as of :meth:`to_torch`.
             outputs: as of :meth:`to_torch`; without it ``forward`` runs on zeros once for each combination of shapes.
             vmap: ``"sequential"`` calls ``forward`` for each element of a batch. With ``"broadcast_all"`` and
-                ``"expand_dims"`` it is called once, with the batch as a first axis, which it must take: the words are those
-                of ``jax.pure_callback``.
+                ``"expand_dims"`` it is called once, with the batch as a first axis, which it must take: the words are
+                those of ``jax.pure_callback``.
 
         Raises:
             ImportError: JAX is not installed.
@@ -293,7 +295,9 @@ class Function:
         parameters = []
         for word, example in zip(named, examples, strict=False):
             default = defaults.get(word, inspect.Parameter.empty)
-            parameters.append(parameter(word, example, None if default is inspect.Parameter.empty else default))
+            parameters.append(
+                parameter(word, example, None if default is inspect.Parameter.empty else default)
+            )
         if not any(isinstance(one, Array) for one in examples):
             raise TypeError(f"{cls.__name__}: expected example arguments of apply, with an array among them")
         operation = Operation(

@@ -47,6 +47,7 @@ CHECKS = {
     "autodiff/recompute": "recompute",
     "autodiff/tape": "tape tape_recording kernel_gradients function",
     "bench/": "bench",
+    "bridge/": "operators",
     "cli/": "cli build_for_gpus",
     "cli/build": "bundles build_for_gpus",
     "demo/": "cli",

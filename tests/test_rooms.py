@@ -23,6 +23,7 @@ ORDER = """
     device
     autodiff
     array
+    bridge
     kernel
     launch
     elementwise

@@ -7,7 +7,7 @@ Arguments are not copied; a kernel writes its outputs where XLA wants them, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,11 @@ _CPU = 1
 VMAPS = ("sequential", "expand_dims", "broadcast_all", "legacy_vectorized")
 
 
+@cache
+def _jax() -> Any:
+    return library("jax", "to_jax")
+
+
 class JaxOperator:
     """A function of JAX arrays. Arguments that are no arrays are Python values, static under ``jit``."""
 
@@ -38,17 +43,18 @@ class JaxOperator:
         Raises:
             TypeError: the number of arguments or the type of a plain one differs from the examples'.
         """
-        import jax.numpy as jnp
-
-        operation = self._operation
+        operation, asarray = self._operation, _jax().numpy.asarray
         parameters = operation.parameters
+        args = (*args, *(one.default for one in parameters[len(args) :] if one.default is not None))
         if len(args) != len(parameters):
             wanted = ", ".join(one.name for one in parameters)
-            raise TypeError(f"{operation.name}: expected {len(parameters)} arguments ({wanted}), got {len(args)}")
+            raise TypeError(
+                f"{operation.name}: expected {len(parameters)} arguments ({wanted}), got {len(args)}"
+            )
         arrays, plain = [], []
         for one, arg in zip(parameters, args, strict=True):
             if one.type == "Tensor":
-                arrays.append(jnp.asarray(arg))
+                arrays.append(asarray(arg))
             else:
                 plain.append(_static(operation, one.name, arg))
         key = (*plain, *map(type, plain))
@@ -87,7 +93,7 @@ def operator(operation: Operation, vmap: str, made_by: tuple[Any, ...]) -> JaxOp
 
 
 def _buffer_callback() -> Callable[..., Any]:
-    library("jax", "to_jax")
+    _jax()
     try:
         from jax.experimental.buffer_callback import buffer_callback
     except ImportError as error:
@@ -99,7 +105,7 @@ def _buffer_callback() -> Callable[..., Any]:
 
 
 def _static(operation: Operation, name: str, arg: Any) -> Any:
-    import jax
+    jax = _jax()
 
     if isinstance(arg, jax.core.Tracer):
         raise TypeError(
@@ -111,7 +117,7 @@ def _static(operation: Operation, name: str, arg: Any) -> Any:
 
 def _function(operation: Operation, plain: Sequence[Any], vmap: str) -> Callable[..., Any]:
     """The function of arrays for given plain arguments."""
-    import jax
+    jax = _jax()
 
     call = partial(_called, operation.name, vmap)
     floating, arrays, outputs = operation.floating, operation.arrays, operation.outputs
@@ -158,7 +164,8 @@ def _function(operation: Operation, plain: Sequence[Any], vmap: str) -> Callable
     pulled = jax.custom_vjp(gradients)
 
     def pulled_backward(kept: Any, seconds: Any) -> Any:
-        made = gradients_again(*kept, seconds)
+        given, cotangents = kept
+        made = gradients_again(given, cotangents, seconds)
         of_args: list[Any] = [None] * count
         for i, one in zip(of_floats, made, strict=False):
             of_args[i] = one
@@ -192,7 +199,7 @@ def _called(
     into: bool = False,
 ) -> tuple[Any, ...]:
     """Put a call of ``compute``, with outputs and arguments, into what JAX traces."""
-    import jax
+    jax = _jax()
 
     for like in likes:
         if jax.dtypes.canonicalize_dtype(like.dtype) != like.dtype:
@@ -228,7 +235,9 @@ def _called(
 
 def _lent(buffer: Any, where: Device) -> Array:
     address = buffer.__cuda_array_interface__["data"][0]
-    return memory.lent(where, address, tuple(buffer.shape), dtypes.as_dtype(buffer.dtype, "buffer"), None, buffer)
+    return memory.lent(
+        where, address, tuple(buffer.shape), dtypes.as_dtype(buffer.dtype, "buffer"), None, buffer
+    )
 
 
 def _like(array: Any) -> Like:
@@ -237,6 +246,6 @@ def _like(array: Any) -> Like:
 
 def _probing() -> Device:
     """Where a forward runs to see what it returns."""
-    import jax
+    jax = _jax()
 
     return Device("cuda" if jax.default_backend() == "gpu" else "host")

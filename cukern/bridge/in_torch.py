@@ -15,6 +15,7 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array
+from ..cache import Cache
 from ..device import HERE, Device
 from ..errors import GradientError
 from . import memory
@@ -22,6 +23,11 @@ from .operation import Like, Operation, library
 
 _NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
 _registering = threading.Lock()
+
+
+@cache
+def _torch() -> Any:
+    return library("torch", "to_torch")
 
 
 class TorchOperator:
@@ -82,7 +88,7 @@ def operator(name: str, key: Any, made_by: Any, operation: Callable[[], Operatio
         ImportError: PyTorch is not installed.
         ValueError: the name has another form, or belongs to another operator.
     """
-    library("torch", "to_torch")
+    _torch()
     if not _NAME.fullmatch(name):
         raise ValueError(f"name: expected 'namespace::name', got {name!r}")
     with _registering:
@@ -94,7 +100,9 @@ def operator(name: str, key: Any, made_by: Any, operation: Callable[[], Operatio
                 f"name: {name} is the operator of {known._key[0]}; give {key[0]} another name: to_torch(name=...)"
             )
         if known is None and _taken(name):
-            raise ValueError(f"name: PyTorch has an operator {name} already; give another name: to_torch(name=...)")
+            raise ValueError(
+                f"name: PyTorch has an operator {name} already; give another name: to_torch(name=...)"
+            )
         made = operation()
         if known is not None:
             for one in known._libraries:
@@ -104,7 +112,7 @@ def operator(name: str, key: Any, made_by: Any, operation: Callable[[], Operatio
 
 
 def _taken(name: str) -> bool:
-    import torch
+    torch = _torch()
 
     namespace, _, word = name.partition("::")
     return hasattr(getattr(torch.ops, namespace), word)
@@ -112,19 +120,24 @@ def _taken(name: str) -> bool:
 
 def _register(name: str, operation: Operation, libraries: list[Any]) -> Any:
     """Define the operators of an operation in PyTorch's library; return the first."""
-    import torch
+    torch = _torch()
 
     namespace, _, word = name.partition("::")
     lib = torch.library.Library(namespace, "FRAGMENT")
     libraries.append(lib)
     tags = tuple(
-        getattr(torch.Tag, tag) for tag in ("pt2_compliant_tag", "cudagraph_unsafe") if hasattr(torch.Tag, tag)
+        getattr(torch.Tag, tag)
+        for tag in ("pt2_compliant_tag", "cudagraph_unsafe")
+        if hasattr(torch.Tag, tag)
     )
     count, floating, arrays = len(operation.parameters), operation.floating, operation.arrays
     results = operation.outputs + operation.more
     dtype_of, tensor_of = _dtypes(), _tensors()
+    shapes: Cache[Any, list[Like]] = Cache()
 
-    def define(suffix: str, parameters: str, returns: int, run: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+    def define(
+        suffix: str, parameters: str, returns: int, run: Callable[..., Any], fake: Callable[..., Any]
+    ) -> Any:
         what = "Tensor" if returns == 1 else f"({', '.join(['Tensor'] * returns)})"
         lib.define(f"{word}{suffix}({parameters}) -> {what}", tags=tags)
         lib.impl(f"{word}{suffix}", run, "CompositeExplicitAutograd")
@@ -146,34 +159,48 @@ def _register(name: str, operation: Operation, libraries: list[Any]) -> Any:
     def given_of(args: Sequence[Any]) -> list[Any]:
         given, where = list(args), args[arrays[0]].device
         for i in arrays:
-            if args[i].device != where:
+            if i != arrays[0] and args[i].device != where:
                 names = [operation.parameters[k].name for k in (i, arrays[0])]
                 raise ValueError(
                     f"{operation.name}: argument {names[0]} is on {args[i].device}, {names[1]} on {where}"
                 )
             try:
-                given[i] = _array(args[i])
+                given[i] = _array(args[i], where)
             except KeyError:
                 what = f"{operation.name}: argument {operation.parameters[i].name}"
                 raise TypeError(f"{what}: cukern has no dtype {args[i].dtype}") from None
         return given
 
+    defaults = [one.default for one in operation.parameters]
+
     def forward(*args: Any) -> Any:
+        if len(args) < count:  # the dispatcher leaves out what equals a default
+            args = (*args, *defaults[len(args) :])
         first = args[arrays[0]]
         with _stream(first.device):
             given = given_of(args)
             if operation.into is not None:
-                made = empties(likes(args), first)
-                operation.into(given, [_array(one) for one in (made if results > 1 else (made,))])
+                key = tuple(
+                    [(args[i].shape, args[i].dtype) if i in arrays else args[i] for i in range(count)]
+                )
+                known = shapes.get(key)
+                if known is None:
+                    known = shapes.keep(key, likes(args))
+                made = empties(known, first)
+                operation.into(
+                    given, [_array(one, first.device) for one in (made if results > 1 else (made,))]
+                )
                 return made
             made = tuple([_tensor(one) for one in operation.run(given)])
         return made[0] if results == 1 else made
 
     def fake_forward(*args: Any) -> Any:
+        args = (*args, *defaults[len(args) :])
         return empties(likes(args), args[arrays[0]])
 
     schema = [
-        f"{one.type} {one.name}" + (f"={one.default}" if one.default else "") for one in operation.parameters
+        f"{one.type} {one.name}" + ("" if one.default is None else f"={_written(one.default)}")
+        for one in operation.parameters
     ]
     op = define("", ", ".join(schema), results, forward, fake_forward)
     if not operation.differentiable:
@@ -187,7 +214,7 @@ def _register(name: str, operation: Operation, libraries: list[Any]) -> Any:
     outputs = operation.outputs
 
     def optional(tensors: Sequence[Any]) -> list[Array | None]:
-        return [None if one is None else _array(one) for one in tensors]
+        return [None if one is None else _array(one, one.device) for one in tensors]
 
     def given_back(made: Sequence[Array | None], beside: Any) -> Any:
         none = torch.empty(0, device=beside.device)
@@ -198,7 +225,10 @@ def _register(name: str, operation: Operation, libraries: list[Any]) -> Any:
         cotangents, args = given[:outputs], given[outputs : outputs + count]
         with _stream(args[arrays[0]].device):
             made = operation.pull(
-                given_of(args), optional(given[outputs + count : -1]), optional(cotangents), given[-1]
+                given_of(args),
+                [_array(one, one.device) for one in given[outputs + count : -1]],
+                optional(cotangents),
+                given[-1],
             )
             return given_back(made, args[arrays[0]])
 
@@ -285,7 +315,9 @@ def _register(name: str, operation: Operation, libraries: list[Any]) -> Any:
     def keep_again(ctx: Any, inputs: Any, output: Any) -> None:
         args = inputs[outputs : outputs + count]
         present = [one is not None for one in inputs[:outputs]]
-        ctx.save_for_backward(*[args[i] for i in arrays], *[one for one in inputs[:outputs] if one is not None])
+        ctx.save_for_backward(
+            *[args[i] for i in arrays], *[one for one in inputs[:outputs] if one is not None]
+        )
         ctx.plain = [None if i in arrays else one for i, one in enumerate(args)]
         ctx.present, ctx.needs = present, list(inputs[-1])
         ctx.set_materialize_grads(False)
@@ -306,15 +338,20 @@ def _register(name: str, operation: Operation, libraries: list[Any]) -> Any:
     return op
 
 
+def _written(default: Any) -> str:
+    return f'"{default}"' if isinstance(default, str) else str(default)
+
 
 def _refused(name: str, ctx: Any, *cotangents: Any) -> Any:
-    raise GradientError(f"{name}: a kernel has no derivative; launch it in the forward of a Function with a backward")
+    raise GradientError(
+        f"{name}: a kernel has no derivative; launch it in the forward of a Function with a backward"
+    )
 
 
 @cache
 def _tensors() -> dict[Any, Any]:
     """PyTorch's dtype of each dtype."""
-    import torch
+    torch = _torch()
 
     found = {row.dtype: getattr(torch, row.name, None) for row in dtypes.TABLE}
     return {dtype: theirs for dtype, theirs in found.items() if theirs is not None}
@@ -352,25 +389,24 @@ def _stream(where: Any) -> AbstractContextManager[object]:
     """
     if where.type != "cuda":
         return HERE
-    import torch
+    torch = _torch()
 
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError("an operator of cukern cannot be a part of a CUDA graph of PyTorch")
     return memory.on_stream(Device(f"cuda:{where.index}"), torch.cuda.current_stream(where).cuda_stream)
 
 
-def _array(tensor: Any) -> Array:
-    """The array that shares the memory of a tensor.
+def _array(tensor: Any, where: Any) -> Array:
+    """The array that shares the memory of a tensor, which is on the device ``where``.
 
     Raises:
         KeyError: its dtype has no counterpart.
     """
-    dtype, where = _dtypes()[tensor.dtype], tensor.device
+    dtype = _dtypes()[tensor.dtype]
     if where.type == "cpu":
         if dtype == dtypes.bfloat16:
-            return Array._wrap(tensor.detach().view(_dtypes_of_bits()).numpy().view(dtype), _host())
+            return Array._wrap(tensor.detach().view(_bits()).numpy().view(dtype), _host())
         return Array._wrap(tensor.numpy(force=True), _host())
-    _device(where)
     tensor = tensor.resolve_conj().resolve_neg()
     size = dtype.itemsize
     strides = [step * size for step in tensor.stride()]
@@ -378,15 +414,15 @@ def _array(tensor: Any) -> Array:
 
 
 @cache
-def _dtypes_of_bits() -> Any:
-    import torch
+def _bits() -> Any:
+    torch = _torch()
 
     return torch.int16
 
 
 def _tensor(array: Array) -> Any:
     """The tensor that shares the memory of a new array in C order."""
-    import torch
+    torch = _torch()
 
     data = array._data
     if not array.device.addressable:

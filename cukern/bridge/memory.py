@@ -13,7 +13,12 @@ from ..device import HERE, Device
 
 
 def lent(
-    where: Device, pointer: int, shape: tuple[int, ...], dtype: dtypes.DType, strides: Sequence[int] | None, owner: Any
+    where: Device,
+    pointer: int,
+    shape: tuple[int, ...],
+    dtype: dtypes.DType,
+    strides: Sequence[int] | None,
+    owner: Any,
 ) -> Array:
     """The array of memory on a GPU that ``owner`` keeps."""
     import cupy
@@ -22,7 +27,10 @@ def lent(
     span = sum((n - 1) * step for n, step in zip(shape, steps, strict=False)) + dtype.itemsize
     own = cupy.cuda.UnownedMemory(pointer, span, owner, where.index)
     array = Array._wrap(
-        cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(own, 0), None if strides is None else tuple(strides)), where
+        cupy.ndarray(
+            shape, dtype, cupy.cuda.MemoryPointer(own, 0), None if strides is None else tuple(strides)
+        ),
+        where,
     )
     array._storage.shared = True
     return array

@@ -9,17 +9,17 @@ from __future__ import annotations
 import importlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from types import ModuleType
-from typing import Any, NamedTuple, Protocol
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..array import Array, creation
 from ..array.array import copied
 from ..autodiff import tape
 from ..autodiff.cotangents import conform, is_float
+from ..autodiff.state import active
 from ..autodiff.tape import Tape
-from ..device import Device, device
+from ..device import HERE, Device, current, device
 from ..errors import GradientError
 
 #: The types of arguments that are no arrays, in the words of PyTorch's schemas; a size may be a symbol there.
@@ -42,29 +42,26 @@ class Parameter(NamedTuple):
         name: its name.
         type: ``"Tensor"``, or the type of a plain argument, as a schema names it.
         floating: whether it is an array that has a derivative.
-        default: the value of a plain argument that is left out, as a schema writes it; empty if it may not be.
+        default: the value of a plain argument that is left out; None if it may not be.
     """
 
     name: str
     type: str
     floating: bool = False
-    default: str = ""
+    default: Any = None
 
 
 #: The shapes and dtypes of results, from those of the arguments.
 Rule = Callable[..., Any]
 
 
-class Body(Protocol):
-    """What an operation computes, as a Function says it."""
-
-    forward: Any
-    backward: Any
-    apply: Any
-
-
 class Operation:
     """An operation, and its derivatives of first and second order.
+
+    Args:
+        body: a Function, with ``forward``, ``backward`` and ``apply``; None of a kernel, see :attr:`into`.
+        context: makes what ``forward`` takes first, of a name and whether each argument's gradient is needed.
+        rule: the shapes and dtypes of results, from arguments that have these alone.
 
     Attributes:
         name: its name in messages.
@@ -82,17 +79,15 @@ class Operation:
     def __init__(
         self,
         name: str,
-        body: Body | None,
-        context: Callable[[str, tuple[bool, ...]], Any] | None,
+        body: Any,
+        context: Any,
         parameters: Sequence[Parameter],
         rule: Rule | None = None,
         differentiable: bool = True,
     ) -> None:
         self.name, self.parameters, self.differentiable = name, tuple(parameters), differentiable
         self.outputs, self.several, self.live, self.more = 0, False, tuple[bool, ...](), 0
-        self._body: Any = body
-        self._context: Any = context
-        self._rule = rule
+        self._body, self._context, self._rule = body, context, rule
         self._needs = tuple([one.floating for one in parameters])
         self._kept: tuple[Any, ...] | None = None
         self._materialize = True
@@ -109,14 +104,15 @@ class Operation:
             RuntimeError: the forward wrote to an argument.
         """
         context = self._context(self.name, self._needs)
-        versions = [args[i]._storage.version for i in self.arrays]
-        with _alone(args[self.arrays[0]].device):
+        arrays = [args[i] for i in self.arrays]
+        versions = [one._storage.version for one in arrays]
+        with _alone(arrays[0].device):
             result = self._body.forward(context, *args)
-        for i, version in zip(self.arrays, versions, strict=True):
-            if args[i]._storage.version != version:
-                name = self.parameters[i].name
+        for one, version in zip(arrays, versions, strict=True):
+            if one._storage.version != version:
+                name = next(p.name for p, arg in zip(self.parameters, args, strict=True) if arg is one)
                 raise RuntimeError(f"{self.name}: forward wrote to its argument {name}; write to a copy")
-        several = isinstance(result, tuple)
+        several = type(result) is tuple
         made: list[Any] = list(result) if several else [result]
         for i, one in enumerate(made):
             if not isinstance(one, Array):
@@ -125,17 +121,21 @@ class Operation:
         live = tuple([is_float(one.dtype) and id(one) not in dead for one in made])
         saved = tuple([_place(one, args, made) for one in context._saved])
         kept = outputs, several, live, saved, context._materialize
-        if self._kept is None:
-            self.outputs, self.several, self.live, _, self._materialize = self._kept = kept
-            self.more = len(made) - outputs
-        elif kept != self._kept:
+        if kept != self._kept:
+            self._first(kept, len(made) - outputs)
+        if len(vars(context)) > 2 and not _OWN.issuperset(vars(context)):
+            self._attributed(context, args)
+        return _apart(arrays, made)
+
+    def _first(self, kept: tuple[Any, ...], more: int) -> None:
+        """Take over what a first call returns and saves; refuse another call that differs."""
+        if self._kept is not None:
             raise GradientError(
                 f"{self.name}: an operator returns and saves the same in each call: forward returned "
-                f"{outputs} and saved {_told(saved)}, in its first call {self.outputs} and {_told(self._kept[3])}"
+                f"{kept[0]} and saved {_told(kept[3])}, in its first call {self.outputs} and {_told(self._kept[3])}"
             )
-        if not _OWN.issuperset(vars(context)):
-            self._attributed(context, args)
-        return _apart(args, made)
+        self.outputs, self.several, self.live, _, self._materialize = self._kept = kept
+        self.more = more
 
     def _attributed(self, context: Any, args: Sequence[Any]) -> None:
         """Keep the plain attributes that a forward has set, which depend on shapes and plain arguments alone."""
@@ -287,9 +287,13 @@ class Operation:
         return [*of_args, *(None if one is None else next(made) for one in cotangents)]
 
 
+def _alone(where: Device) -> AbstractContextManager[object]:
+    """A with-block without the tapes of this thread, with new arrays on ``where``."""
+    return HERE if not active() and current() is where else _elsewhere(where)
+
+
 @contextmanager
-def _alone(where: Device) -> Iterator[None]:
-    """Run without the tapes of this thread, with new arrays on ``where``."""
+def _elsewhere(where: Device) -> Iterator[None]:
     with device(where), tape.stop_recording():
         yield
 
@@ -359,11 +363,10 @@ def parameter(name: str, example: Any, default: Any = None) -> Parameter:
         raise TypeError(
             f"{name}: an operator takes arrays, numbers, bools and strings; the example is {type(example).__name__}"
         )
-    text = "" if default is None else f'"{default}"' if isinstance(default, str) else str(default)
-    return Parameter(name, kind, False, text)
+    return Parameter(name, kind, False, default)
 
 
-def library(name: str, purpose: str) -> ModuleType:
+def library(name: str, purpose: str) -> Any:
     """An optional package.
 
     Raises:
@@ -375,5 +378,3 @@ def library(name: str, purpose: str) -> ModuleType:
         if error.name is not None and error.name.partition(".")[0] != name:
             raise
         raise ImportError(f"{purpose} needs the package {name}: pip install {name}", name=name) from error
-
-

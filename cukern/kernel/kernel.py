@@ -387,8 +387,8 @@ class Kernel:
     ) -> Any:
         """An operator of PyTorch that launches the kernel; ``torch.compile`` takes it.
 
-        Its arguments are the parameters of the kernel in their order, without those that it writes; these are its results,
-        new tensors. It launches on the device of its tensors, whose memory it shares, on a GPU on PyTorch's current stream.
+        Its arguments are the parameters of the kernel in their order, without those that it writes; these are its
+        results, new tensors. It shares the memory of its tensors, and launches on a GPU on PyTorch's current stream.
         It has no derivative: for one, see :meth:`.Function.to_torch`.
 
         Args:
@@ -396,8 +396,8 @@ class Kernel:
                 result an argument of the same shape and dtype, or ``(shape, dtype)``.
             name: ``"namespace::name"``, in ``torch.ops``; by default that of the kernel in ``cukern::``.
             grid: as of a launch, or a function of the operator's arguments that returns it.
-            updates: the names of parameters that are written and read: they are arguments, of which the results are copies
-                that the kernel updates.
+            updates: the names of parameters that are written and read: they are arguments, of which the results are
+                copies that the kernel updates.
             start: a number with which the other results start; by default their elements are not initialised.
             overrides: template variables, ``block`` and ``shared``.
 
@@ -436,8 +436,8 @@ class Kernel:
     ) -> Any:
         """A function of JAX arrays that launches the kernel, eagerly and under ``jax.jit`` and ``jax.vmap``.
 
-        The kernel reads XLA's buffers and writes to XLA's buffers, on a GPU on XLA's stream. Arguments that are numbers are
-        static. It has no derivative: for one, see :meth:`.Function.to_jax`.
+        The kernel reads XLA's memory and writes to it, on a GPU on XLA's stream. Arguments that are numbers are static.
+        It has no derivative: for one, see :meth:`.Function.to_jax`.
 
         Args:
             outputs, grid, updates, start, overrides: as of :meth:`to_torch`.

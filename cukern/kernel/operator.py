@@ -46,7 +46,9 @@ def operation(kernel: Kernel, options: Options) -> Operation:
             f"got {', '.join(options.updates) or 'no kernel that writes'}"
         )
     if options.outputs is None and len(options.updates) < len(written):
-        raise TypeError(f"{kernel.name}: outputs: expected a function that gives the shapes of {', '.join(names)}")
+        raise TypeError(
+            f"{kernel.name}: outputs: expected a function that gives the shapes of {', '.join(names)}"
+        )
     made = [i for i in written if params[i].name not in options.updates]
     given = [i for i in range(len(params)) if i not in made]
     parameters = [_parameter(kernel.name, params[i]) for i in given]

@@ -1,0 +1,350 @@
+"""Functions and kernels as operators of PyTorch and functions of JAX: values, derivatives, compilers, errors."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+
+kernel = ck.Kernel(
+    """
+extern "C" __global__ void << name >>(const << elem >>* x, const << elem >>* w, << elem >>* y, << acc >>* scales,
+    int n, float eps) {
+    __shared__ << acc >> part[<< block >>];
+    const int t = threadIdx.x; x += blockIdx.x * n; y += blockIdx.x * n;
+    << acc >> sum = 0;
+    for (int c = t; c < n; c += << block >>) sum += << acc >>(x[c]) * << acc >>(x[c]);
+    part[t] = sum;
+    for (int half = << block >> / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (t < half) part[t] += part[t + half];
+    }
+    __syncthreads();
+    const << acc >> scale = rsqrt(part[0] / n + eps);
+    if (t == 0) scales[blockIdx.x] = scale;
+    for (int c = t; c < n; c += << block >>) y[c] = scale * << acc >>(x[c]) * << acc >>(w[c]);
+}""",
+    name="weighted",
+    block=32,
+)
+add = ck.Kernel(
+    """
+extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, int n, bool minus) {
+    int i = blockIdx.x * << block >> + threadIdx.x;
+    if (i < n) y[i] += minus ? -x[i] : x[i];
+}""",
+    name="add",
+)
+
+
+class Norm(ck.Function):
+    """An RMS norm that saves an array of its own, and keeps an attribute."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, w: Any, eps: float = 1e-3) -> Any:
+        y, scales = ck.empty_like(x), ck.empty(x.shape[0], dtype=ck.promote_types(x.dtype, "float32"))
+        kernel(x, w, y, scales, x.shape[1], eps, grid=x.shape[0])
+        ctx.save_for_backward(x, w, scales)
+        ctx.columns = x.shape[1]
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        x, w, scales = ctx.saved_arrays
+        scale, scaled = scales.astype(x.dtype)[:, None], grad * w
+        mean = ck.sum(scaled * x, axis=1, keepdims=True) / ctx.columns
+        return scale * scaled - x * scale**3 * mean, ck.sum(grad * x * scale, axis=0), None
+
+
+class Two(ck.Function):
+    """Two outputs, one of integers, and a backward that is differentiable."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, power: int) -> Any:
+        ctx.save_for_backward(x)
+        ctx.power = power
+        return x**power, ck.sign(x).astype("int32")
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any, signs: Any) -> Any:
+        (x,) = ctx.saved_arrays
+        return ctx.power * x ** (ctx.power - 1) * grad, None
+
+
+class Careless(ck.Function):
+    """What an operator must refuse, by the number it is given."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, kind: int) -> Any:
+        if kind == 1:
+            x += 1.0
+        if kind == 2:
+            ctx.largest = float(ck.max(x))
+        if kind == 3:
+            return x, x + 1.0
+        if kind == 4:
+            return x
+        return x * 2.0
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad, None
+
+
+def rms(x: Any, w: Any, eps: float) -> Any:
+    return x * w / ((x * x).mean(1, keepdims=True) + eps) ** 0.5
+
+
+def examples() -> tuple[Any, Any, float]:
+    return ck.ones((2, 5)), ck.ones(5), 1e-3
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def jax() -> Any:
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    return jax
+
+
+def data(*shapes: tuple[int, ...]) -> list[Any]:
+    rng = np.random.default_rng(3)
+    return [rng.normal(size=shape) for shape in shapes]
+
+
+def test_torch_values_and_derivatives(torch: Any) -> None:
+    norm = Norm.to_torch(*examples(), name="tests::norm")
+    x, w = (torch.tensor(one, requires_grad=True) for one in data((3, 40), (40,)))
+    assert torch.allclose(norm(x, w), rms(x, w, 1e-3))
+    assert torch.allclose(norm(x, w, 0.5), rms(x, w, 0.5))
+    small = x[:2, :7].detach().requires_grad_(), w[:7].detach().requires_grad_()
+    assert torch.autograd.gradcheck(norm, (*small, 0.5))
+    few = x[:2, :7].detach(), w[:7].detach().requires_grad_()
+    assert torch.autograd.gradcheck(norm, few)  # where only one of the gradients is needed
+    two = Two.to_torch(ck.ones(3), 2, name="tests::two")
+    powers, signs = two(x, 3)
+    assert torch.allclose(powers, x**3) and torch.equal(signs, x.sign().int()) and not signs.requires_grad
+    assert torch.autograd.gradcheck(lambda x: two(x, 3)[0], small[0])
+    assert torch.autograd.gradgradcheck(lambda x: two(x, 3)[0], small[0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_torch_layouts_and_types(torch: Any, dtype: str) -> None:
+    norm = Norm.to_torch(*examples(), name="tests::norm")
+    x, w = (torch.tensor(one, dtype=getattr(torch, dtype)) for one in data((40, 6), (80,)))
+    turned, wide = x.t(), w[::2]
+    made = norm(turned, wide)
+    assert made.dtype == x.dtype and made.is_contiguous() and made.shape == (6, 40)
+    exact = rms(turned.double(), wide.double(), 1e-3)
+    assert torch.allclose(
+        made.double(), exact, rtol={"float32": 1e-5, "float16": 2e-3}.get(dtype, 1e-2), atol=1e-3
+    )
+
+
+def test_torch_opcheck_and_fake_functions(torch: Any) -> None:
+    norm = Norm.to_torch(*examples(), name="tests::norm")
+    x, w = (torch.tensor(one, requires_grad=True) for one in data((3, 40), (40,)))
+    torch.library.opcheck(norm.op, (x, w))
+    shaped = Norm.to_torch(
+        *examples(),
+        name="tests::shaped",
+        outputs=lambda x, w, eps: [x, (x.shape[:1], np.promote_types(x.dtype, "f4"))],
+    )
+    torch.library.opcheck(shaped.op, (x, w, 0.5))
+    x, w = x.detach(), w.detach()
+    with torch._subclasses.FakeTensorMode() as mode:
+        made = shaped(mode.from_tensor(x), mode.from_tensor(w), 0.1)
+    assert made.shape == x.shape and made.dtype == x.dtype
+    added = add.to_torch(updates=["y"], name="tests::add")
+    torch.library.opcheck(added.op, (x, torch.ones_like(x), x.numel(), True))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.thorough)])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_torch_compile(torch: Any, backend: str) -> None:
+    norm = Norm.to_torch(
+        *examples(),
+        name="tests::shaped",
+        outputs=lambda x, w, eps: [x, (x.shape[:1], np.promote_types(x.dtype, "f4"))],
+    )
+
+    def loss(x: Any, w: Any) -> Any:
+        return (norm(x * 2, w, 0.5) ** 2).sum()
+
+    for dynamic in (False, True):
+        compiled = torch.compile(loss, fullgraph=True, dynamic=dynamic, backend=backend)
+        for rows in (3, 5):
+            x, w = (torch.tensor(one, requires_grad=True) for one in data((rows, 40), (40,)))
+            got = torch.autograd.grad(compiled(x, w), (x, w))
+            expected = torch.autograd.grad((rms(x * 2, w, 0.5) ** 2).sum(), (x, w))
+            assert all(torch.allclose(a, b) for a, b in zip(got, expected, strict=True))
+
+
+def test_torch_kernels(torch: Any) -> None:
+    op = kernel.to_torch(
+        lambda x, w, n, eps: [x, ((x.shape[0],), "float32")],
+        name="tests::kernel",
+        grid=lambda x, *_: x.shape[0],
+    )
+    x, w = (torch.tensor(one, dtype=torch.float32) for one in data((3, 40), (40,)))
+    y, scales = op(x, w, 40, 0.5)
+    assert torch.allclose(y, rms(x, w, 0.5), atol=1e-5) and scales.shape == (3,)
+    added = add.to_torch(updates=["y"], name="tests::add")
+    start = torch.ones_like(x)
+    assert torch.equal(added(x, start, x.numel(), True), 1 - x) and torch.equal(start, torch.ones_like(x))
+    cleared = add.to_torch(lambda x, n, minus: x, start=3, name="tests::cleared")
+    assert torch.equal(cleared(x, x.numel(), False), 3 + x)
+    with pytest.raises(ck.GradientError, match="a kernel has no derivative"):
+        cleared(x.requires_grad_(), x.numel(), False).sum().backward()
+    with pytest.raises(ck.LaunchError, match="argument w: expected dtype float32"):
+        op(x.detach(), w.double(), 40, 0.5)
+
+
+def test_torch_errors(torch: Any) -> None:
+    x = torch.ones(4)
+    Careless.to_torch(ck.ones(2), 0, name="tests::careless")
+    with pytest.raises(
+        ValueError, match=r"tests::careless is the operator of .*Careless; give .*Two another"
+    ):
+        Two.to_torch(ck.ones(2), 2, name="tests::careless")
+    with pytest.raises(ValueError, match="PyTorch has an operator aten::add"):
+        Two.to_torch(ck.ones(2), 2, name="aten::add")
+    with pytest.raises(ValueError, match="expected 'namespace::name', got 'norm'"):
+        Two.to_torch(ck.ones(2), 2, name="norm")
+    with pytest.raises(TypeError, match="expected example arguments of apply, with an array"):
+        Two.to_torch()
+    with pytest.raises(TypeError, match="power: an operator takes arrays, numbers"):
+        Two.to_torch(ck.ones(2), {})
+    careless = Careless.to_torch(ck.ones(2), 0, name="tests::careless")
+    with pytest.raises(RuntimeError, match="forward wrote to its argument x"):
+        careless(x.clone(), 1)
+    careless(torch.arange(4.0), 2)
+    with pytest.raises(ck.GradientError, match=r"sets largest of its context to 5.0, and to 3.0"):
+        careless(x * 5, 2)
+    with pytest.raises(ck.GradientError, match="forward returned 2 and saved nothing, in its first call 1"):
+        careless(x, 3)
+    same = careless(x, 4)
+    same += 1
+    assert torch.equal(x, torch.ones(4))  # a result has memory of its own
+    with pytest.raises(TypeError, match="argument x: cukern has no dtype torch.float8_e4m3fn"):
+        careless(x.to(torch.float8_e4m3fn), 0)
+    with pytest.raises(RuntimeError, match="power|int"):
+        Two.to_torch(ck.ones(3), 2, name="tests::two")(x, "two")
+
+
+def test_torch_names_copies_and_threads(torch: Any) -> None:
+    norm = Norm.to_torch(*examples(), name="tests::norm")
+    assert Norm.to_torch(*examples(), name="tests::norm") is norm
+    module = torch.nn.Module()
+    module.norm = norm
+    assert pickle.loads(pickle.dumps(module)).norm is norm and copy.deepcopy(module).norm is norm
+    x, w = (torch.tensor(one, requires_grad=True) for one in data((3, 40), (40,)))
+    expected = torch.autograd.grad(rms(x, w, 0.5).sum(), x)[0]
+    right = []
+
+    def work() -> None:
+        right.extend(
+            torch.allclose(torch.autograd.grad(norm(x, w, 0.5).sum(), x)[0], expected) for _ in range(20)
+        )
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert right == [True] * 80
+
+
+def test_torch_checked_launches(torch: Any) -> None:
+    wrong = ck.Kernel(
+        """
+extern "C" __global__ void << name >>(const float* x, float* y, int n) {
+    y[threadIdx.x] = x[threadIdx.x + 1];
+}""",
+        name="wrong",
+        block=4,
+    )
+    op = wrong.to_torch(lambda x, n: x, name="tests::wrong", grid=1)
+    with ck.testing.checked(), pytest.raises(ck.KernelFault, match="reads element 4 of argument x"):
+        op(torch.ones(4), 4)
+
+
+def test_without_the_libraries() -> None:
+    code = """
+import sys
+sys.modules["torch"] = sys.modules["jax"] = None
+import cukern as ck
+class Same(ck.Function):
+    forward = staticmethod(lambda ctx, x: x + 0.0)
+    backward = staticmethod(lambda ctx, g: g)
+for make in (Same.to_torch, Same.to_jax):
+    try:
+        make(ck.ones(2))
+    except ImportError as error:
+        print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert (
+        said
+        == "to_torch needs the package torch: pip install torch\nto_jax needs the package jax: pip install jax\n"
+    )
+
+
+def test_jax_values_and_derivatives(jax: Any) -> None:
+    norm = Norm.to_jax(*examples())
+    x, w = map(jax.numpy.asarray, data((3, 40), (40,)))
+    assert np.allclose(norm(x, w, 0.5), rms(x, w, 0.5)) and np.allclose(
+        jax.jit(norm, static_argnums=2)(x, w, 0.5), rms(x, w, 0.5)
+    )
+    import jax.test_util
+
+    jax.test_util.check_grads(lambda x, w: norm(x, w, 0.5), (x[:2, :7], w[:7]), order=1, modes=["rev"])
+    two = Two.to_jax(ck.ones(3), 2)
+    powers, signs = jax.jit(lambda x: two(x, 3))(x)
+    assert np.allclose(powers, x**3) and np.array_equal(signs, np.sign(x)) and signs.dtype == np.int32
+    jax.test_util.check_grads(lambda x: two(x, 3)[0], (x[:2, :7],), order=2, modes=["rev"])
+    assert (
+        repr(two) == "<operator Two(x, power) of JAX>"
+        and pickle.loads(pickle.dumps(two))(x, 2)[0].shape == x.shape
+    )
+
+
+def test_jax_vmap_types_and_kernels(jax: Any) -> None:
+    x, w = data((4, 3, 40), (40,))
+    norm = Norm.to_jax(*examples())
+    each = jax.vmap(lambda x: norm(x, w, 0.5))(x)
+    assert np.allclose(each, np.stack([rms(one, w, 0.5) for one in x]))
+    two = Two.to_jax(ck.ones(3), 2, vmap="broadcast_all")
+    slopes = jax.jit(jax.vmap(jax.grad(lambda x: two(x, 3)[0].sum())))(x)
+    assert np.allclose(slopes, 3 * x**2)
+    assert norm(jax.numpy.ones((2, 5), "bfloat16"), jax.numpy.ones(5, "bfloat16"), 0.1).dtype == "bfloat16"
+    added = add.to_jax(updates=["y"])
+    start = jax.numpy.ones((3, 40))
+    assert (
+        np.allclose(jax.jit(lambda x, y: added(x, y, 120, True))(x[0], start), 1 - x[0])
+        and (start == 1).all()
+    )
+
+
+def test_jax_errors(jax: Any) -> None:
+    two = Two.to_jax(ck.ones(3), 2)
+    with pytest.raises(TypeError, match=r"Two: expected 2 arguments \(x, power\), got 1"):
+        two(np.ones(3))
+    with pytest.raises(TypeError, match="argument power: expected a Python value, got a traced one"):
+        jax.jit(two)(np.ones(3), 2)
+    with pytest.raises(ValueError, match="vmap: expected one of sequential"):
+        Two.to_jax(ck.ones(3), 2, vmap="some")
+    with pytest.raises(Exception, match="forward wrote to its argument x"):
+        Careless.to_jax(ck.ones(2), 0)(np.ones(3), 1)

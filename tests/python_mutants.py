@@ -25,6 +25,7 @@ CHECKS = {
     "capture": "capture",
     "dtypes": "dtypes default_dtype numbers",
     "errors": "kernel",
+    "export/": "export",
     "fft": "fft",
     "files": "saves files checkpoint_files",
     "function": "function function_containers kernel_gradients gradient_memory",

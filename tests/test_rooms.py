@@ -38,7 +38,7 @@ ORDER = """
     nn
     quant
     gguf generate
-    optim testing
+    optim testing export
     distributed
     __init__
     bench demo

@@ -1,0 +1,1 @@
+"""Modules that are copied as they stand to exported folders, and import nothing of cukern."""

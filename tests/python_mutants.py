@@ -115,6 +115,8 @@ CHECKS = {
     "index/unravel": "at",
     "kernel/": "kernel plain_kernels",
     "kernel/bound": "kernel plain_kernels checked",
+    "kernel/operator": "operators",
+    "kernel/recorder": "replay",
     "kernel/sizes": "scan reduce",
     "kernel/structs": "structs",
     "kernel/tensor_map": "tensor_map",

@@ -13,7 +13,7 @@ from pathlib import Path
 from .. import __version__
 from ..device import Device, current, device, devices
 from ..errors import CukernError, DeviceError
-from . import check, export, launch, trace, tune, variables
+from . import check, export, launch, replay, trace, tune, variables
 
 #: The commands that run a program.
 _PROGRAMS = ("build", "check", "trace")
@@ -30,6 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_build(commands.add_parser("build", help="compile a program's kernels ahead of time"))
     check.add_arguments(commands.add_parser("check", help="run a program with its launches checked"))
     trace.add_arguments(commands.add_parser("trace", help="draw what a program's kernels do in memory"))
+    replay.add_arguments(
+        commands.add_parser("replay", help="run a launch again that failed on a GPU, checked")
+    )
     export.add_arguments(commands.add_parser("export", help="write an operator that needs no cukern"))
     _add_demo(commands.add_parser("demo", help="check the fused kernels, then train a character model"))
     _add_bench(commands.add_parser("bench", help="time every kernel family and other libraries"))

@@ -532,3 +532,9 @@ def _freeze(value: Any, name: str) -> Any:
             f"got {type(value).__name__}"
         ) from None
     return type(value), value
+
+
+if os.environ.get("CUKERN_RECORD"):
+    from .recorder import Recorder
+
+    through = Recorder(os.environ["CUKERN_RECORD"])

@@ -1,4 +1,4 @@
-"""Helpers for tests: comparisons, derivatives and precision, checked launches, mutants and traces of kernels."""
+"""Helpers for tests: comparisons, derivatives, precision, checked launches, mutants, traces and replays of kernels."""
 
 from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing
@@ -10,6 +10,7 @@ from .kernelcheck import Finding, KernelcheckError, KernelcheckResult, kernelche
 from .large import check_large
 from .mutants import MutationResult, mutants
 from .mutations import Mutation
+from .replay import Replay, recorded, replay
 from .strict import strict_tape
 from .trace import Access, Trace, traced
 from .ulps import Ulps, UlpTable, ulps
@@ -23,6 +24,7 @@ __all__ = [
     "Mutation",
     "MutationResult",
     "NondifferentiableError",
+    "Replay",
     "Trace",
     "UlpTable",
     "Ulps",
@@ -33,6 +35,8 @@ __all__ = [
     "gradcheck",
     "kernelcheck",
     "mutants",
+    "recorded",
+    "replay",
     "strict_tape",
     "traced",
     "ulps",

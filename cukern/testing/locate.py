@@ -63,14 +63,15 @@ class Launches:
         device, known = kernel._defaults(args, before)
         for param, arg in zip(kernel.bind(device, **known).signature.params, args, strict=False):
             if isinstance(arg, Array) and not param.const:
-                self._writers[id(arg._storage)] = arg, _writer_line(kernel, param.name)
+                self._writers[id(arg._storage)] = arg, writer_line(kernel, param.name)
 
     def writer(self, array: Array) -> str:
         """The last writer of an array, such as ``"dx of <softsign_backward>:5"``; empty if no kernel wrote it."""
         return self._writers.get(id(array._storage), (None, ""))[1]
 
 
-def _writer_line(kernel: Kernel, param: str) -> str:
+def writer_line(kernel: Kernel, param: str) -> str:
+    """The first line of a kernel's text that writes to a parameter, such as ``"dx of <softsign_backward>:5"``."""
     text = render.source_of(kernel.template)
     word = re.escape(param)
     written = re.compile(

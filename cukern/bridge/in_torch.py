@@ -407,9 +407,10 @@ def _array(tensor: Any, where: Any) -> Array:
         if dtype == dtypes.bfloat16:
             return Array._wrap(tensor.detach().view(_bits()).numpy().view(dtype), _host())
         return Array._wrap(tensor.numpy(force=True), _host())
-    tensor = tensor.resolve_conj().resolve_neg()
-    size = dtype.itemsize
-    strides = [step * size for step in tensor.stride()]
+    strides = None
+    if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+        strides = [step * dtype.itemsize for step in tensor.stride()]
     return memory.lent(_device(where), tensor.data_ptr(), tuple(tensor.shape), dtype, strides, tensor)
 
 
@@ -425,8 +426,11 @@ def _tensor(array: Array) -> Any:
     torch = _torch()
 
     data = array._data
-    if not array.device.addressable:
-        return torch.utils.dlpack.from_dlpack(data.__dlpack__(stream=-1))
-    if data.dtype == dtypes.bfloat16:
-        return torch.from_numpy(data.view("i2")).view(torch.bfloat16)
-    return torch.from_numpy(data)
+    half = data.dtype == dtypes.bfloat16
+    if half:
+        data = data.view("i2")  # neither NumPy nor CuPy hands it on
+    if array.device.addressable:
+        made = torch.from_numpy(data)
+    else:
+        made = torch.utils.dlpack.from_dlpack(data.__dlpack__(stream=-1))
+    return made.view(torch.bfloat16) if half else made

@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from .. import dtypes
-from ..array import Array
+from ..array import Array, Storage
+from ..array.layout import ALIGNMENT, fresh_layout
 from ..device import HERE, Device
 
 
@@ -20,18 +21,21 @@ def lent(
     strides: Sequence[int] | None,
     owner: Any,
 ) -> Array:
-    """The array of memory on a GPU that ``owner`` keeps."""
+    """The array of memory on a GPU that ``owner`` keeps; without strides it is in C order."""
     import cupy
 
-    steps = [] if strides is None else list(strides)
-    span = sum((n - 1) * step for n, step in zip(shape, steps, strict=False)) + dtype.itemsize
-    own = cupy.cuda.UnownedMemory(pointer, span, owner, where.index)
-    array = Array._wrap(
-        cupy.ndarray(
-            shape, dtype, cupy.cuda.MemoryPointer(own, 0), None if strides is None else tuple(strides)
-        ),
-        where,
-    )
+    layout = fresh_layout(where, dtype, shape)
+    steps = layout.strides if strides is None else strides
+    span = sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) + dtype.itemsize
+    memory = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(pointer, span, owner, where.index), 0)
+    if strides is None and pointer % ALIGNMENT == 0:
+        array: Array = object.__new__(Array)
+        array._ndarray, array._memory, array._layout, array._operand = None, memory, layout, pointer
+        array.device, array._storage, array._key, array._viewed = where, Storage(), None, None
+    else:
+        array = Array._wrap(
+            cupy.ndarray(shape, dtype, memory, None if strides is None else tuple(strides)), where
+        )
     array._storage.shared = True
     return array
 

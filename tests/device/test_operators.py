@@ -7,9 +7,11 @@ import pickle
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pages
 import pytest
 
 import cukern as ck
@@ -348,3 +350,15 @@ def test_jax_errors(jax: Any) -> None:
         Two.to_jax(ck.ones(3), 2, vmap="some")
     with pytest.raises(Exception, match="forward wrote to its argument x"):
         Careless.to_jax(ck.ones(2), 0)(np.ones(3), 1)
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_page_runs_with_both_libraries(
+    torch: Any, jax: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "pages" / "operators.md"
+    (tmp_path / "operators.md").write_text(page.read_text().replace("```py\n", "```python\n"))
+    monkeypatch.chdir(tmp_path)
+    with ck.device("host"):
+        pages.run(tmp_path / "operators.md")

@@ -53,9 +53,8 @@ def _edit(folder: Path, change: Any) -> None:
     ],
 )
 def test_a_planted_failure_is_named(pair: Pair, tmp_path: Path) -> None:
-    with ck.device("host"), ck.testing.recorded(tmp_path):
-        with contextlib.suppress(ck.LaunchError):
-            pair.run(True)
+    with ck.device("host"), ck.testing.recorded(tmp_path), contextlib.suppress(ck.LaunchError):
+        pair.run(True)
     result = ck.testing.replay(tmp_path)
     assert {one.kind for one in result.reports} & set(pair.expected.split(",")), str(result)
     assert all(one.place.startswith("<planted") for one in result.reports), str(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,16 @@ def by_numpy(x: Any) -> Any:
     """What no kernel computes."""
     return ck.asarray(np.exp(x.numpy()), device=x.device) + 1.0
 
+
+with contextlib.suppress(ImportError):  # PyTorch is not everywhere
+    twice = ck.Kernel(
+        """
+extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, int n, float factor) {
+    int i = blockIdx.x * << block >> + threadIdx.x;
+    if (i < n) y[i] = factor * << acc >>(x[i]);
+}""",
+        name="twice",
+    ).to_torch(lambda x, n, factor: x, name="exported::twice")
 
 #: Not a function.
 number = 3

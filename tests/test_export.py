@@ -19,6 +19,11 @@ import pytest
 from cukern.device.host.backend import Host
 from cukern.text import signature
 
+ARGS = {
+    "ColumnSums": "ck.ones((3, 20)), ck.ones(20)",
+    "Scaled": "ck.ones((3, 20)), 0.5",
+    "twice": "ck.ones((3, 20)), 60, 0.5",
+}
 FILE = Path(__file__).parent / "exported.py"
 
 
@@ -135,13 +140,14 @@ def test_what_cannot_be_exported(tmp_path: Path, name: str, args: str, said: str
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("target", ["torch", "jax"])
-@pytest.mark.parametrize("name", ["ColumnSums", "Scaled"])
+@pytest.mark.parametrize("name", ["ColumnSums", "Scaled", "twice"])
 def test_folders_work_without_cukern(tmp_path: Path, target: str, name: str) -> None:
     """The folder's own test: in a process that cannot import cukern, and in one with the host in the place of a GPU."""
     pytest.importorskip(target)
-    args = "ck.ones((3, 20)), ck.ones(20)" if name == "ColumnSums" else "ck.ones((3, 20)), 0.5"
+    if name == "twice":
+        pytest.importorskip("torch")
     folder = tmp_path / "exported_one"
-    result = export(name, target, args, folder)
+    result = export(name, target, ARGS[name], folder)
     assert not result.returncode, result.stderr
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     own = f"""
@@ -175,8 +181,7 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-n", "0", {str(tmp_path /
 def test_nvcc_builds_the_functions(tmp_path: Path, name: str) -> None:
     if shutil.which("nvcc") is None:
         pytest.skip("needs nvcc")
-    args = "ck.ones((3, 20)), ck.ones(20)" if name == "ColumnSums" else "ck.ones((3, 20)), 0.5"
-    result = export(name, "cuda", args, tmp_path / "functions")
+    result = export(name, "cuda", ARGS[name], tmp_path / "functions")
     assert not result.returncode, result.stderr
     built = subprocess.run(
         ["sh", str(tmp_path / "functions" / "build.sh"), "-arch=sm_80"], capture_output=True, text=True

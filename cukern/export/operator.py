@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from ..array import Array, creation
 from ..bridge.operation import Operation, parameter
 from ..device import Device
 from ..device.nvrtc import PLAIN
-from ..function import Function
+from ..function import Context, Function
+from ..kernel import Kernel
+from ..kernel.operator import operation as operation_of
 from .program import Operator, Program
 from .record import ExportGpu, recorded, sizes_of, varied
 
@@ -25,7 +28,7 @@ def operator(gpu: ExportGpu, name: str, found: Any, examples: Sequence[Any] | No
     Args:
         gpu: where it runs.
         name: the operator's.
-        found: a Function, an operator that :meth:`.Function.to_torch` or the like has made, or a function.
+        found: a Function, an operator that ``to_torch`` or ``to_jax`` has made, or a function of arrays.
         examples: its arguments; None for those with which an operator was made.
 
     Raises:
@@ -36,9 +39,11 @@ def operator(gpu: ExportGpu, name: str, found: Any, examples: Sequence[Any] | No
     if made is not None and isinstance(made[1], type) and issubclass(made[1], Function):
         found, examples = made[1], examples or made[2]
     if isinstance(found, type) and issubclass(found, Function):
-        body: Any = found
-    elif callable(found) and made is None and not hasattr(found, "bind"):
-        body = _plain(found)
+        make: Callable[[list[Any]], Operation] = partial(found._operation, rule=None)
+    elif made is not None and isinstance(made[1], Kernel):
+        make = partial(_of_kernel, made[1], made[2])
+    elif callable(found) and not isinstance(found, Kernel):
+        make = partial(_of_function, found)
     else:
         raise TypeError(
             f"{name}: expected a Function, an operator of one, or a function of arrays, got {type(found).__name__}; "
@@ -51,7 +56,7 @@ def operator(gpu: ExportGpu, name: str, found: Any, examples: Sequence[Any] | No
         creation.asarray(one, device=device) if isinstance(one, Array) or hasattr(one, "shape") else one
         for one in examples
     ]
-    operation: Operation = body._operation(given, None)
+    operation = make(given)
     rng = np.random.default_rng(5)
     where, words = operation.arrays, [operation.parameters[i].name for i in operation.arrays]
     arrays = [varied(rng, given[i]) for i in where]
@@ -68,9 +73,17 @@ def operator(gpu: ExportGpu, name: str, found: Any, examples: Sequence[Any] | No
         return [varied(rng, one, tuple(new.get(size, size) for size in one.shape)) for one in arrays]
 
     def forward(some: list[Array]) -> list[Array]:
-        return operation.run(whole(some))
+        args = whole(some)
+        if operation.into is None:
+            return operation.run(args)
+        likes = operation.results(args, device)
+        out = [creation.empty(one.shape, dtype=one.dtype, device=device) for one in likes]
+        operation.into(args, out)
+        return out
 
-    trials = [resized(trial) for trial in _TRIALS]
+    constants = {one.name: given[i] for i, one in enumerate(operation.parameters) if one.type != "Tensor"}
+    sized = any(type(one) is int for one in constants.values())  # it may be the size of an axis
+    trials = [] if sized else [resized(trial) for trial in _TRIALS]
     program = recorded(gpu, forward, words, arrays, trials)
     results = forward(arrays)
     live = [i < operation.outputs and operation.live[i] for i in range(len(results))]
@@ -96,6 +109,7 @@ def operator(gpu: ExportGpu, name: str, found: Any, examples: Sequence[Any] | No
         examples_of,
         expected,
         options,
+        constants,
     )
 
 
@@ -145,8 +159,19 @@ def _backward(
     return program
 
 
-def _plain(function: Callable[..., Any]) -> Any:
-    """A function as a Function without a derivative."""
+def _of_kernel(kernel: Kernel, options: Any, examples: list[Any]) -> Operation:
+    """The operation of an operator that a kernel's ``to_torch`` or ``to_jax`` has made."""
+    made = operation_of(kernel, options)
+    if len(examples) != len(made.parameters):
+        wanted = ", ".join(one.name for one in made.parameters)
+        raise TypeError(
+            f"{kernel.name}: expected {len(made.parameters)} example arguments ({wanted}): --args"
+        )
+    return made
+
+
+def _of_function(function: Callable[..., Any], examples: list[Any]) -> Operation:
+    """A function of arrays as an operation without a derivative."""
 
     class Plain(Function):
         @staticmethod
@@ -156,16 +181,8 @@ def _plain(function: Callable[..., Any]) -> Any:
     Plain.__name__ = getattr(function, "__name__", "function")
     code = getattr(function, "__code__", None)
     names = code.co_varnames[: code.co_argcount] if code is not None else ()
-
-    class Named:
-        @staticmethod
-        def _operation(examples: Sequence[Any], rule: Any) -> Operation:
-            from ..function import Context
-
-            words = [*names, *(f"argument{i}" for i in range(len(names), len(examples)))]
-            parameters = [parameter(word, one) for word, one in zip(words, examples, strict=False)]
-            made = Operation(Plain.__name__, Plain, Context, parameters, None, False)
-            made.run(examples)
-            return made
-
-    return Named
+    words = [*names, *(f"argument{i}" for i in range(len(names), len(examples)))]
+    parameters = [parameter(word, one) for word, one in zip(words, examples, strict=False)]
+    made = Operation(Plain.__name__, Plain, Context, parameters, None, False)
+    made.run(examples)
+    return made

@@ -129,6 +129,7 @@ class Operator:
         examples: arrays of the arguments and of the cotangents, for the test.
         expected: what the results and the gradients are for these.
         options: NVRTC's.
+        constants: arguments that are no arrays.
     """
 
     name: str
@@ -141,6 +142,7 @@ class Operator:
     examples: dict[str, Any]
     expected: dict[str, Any]
     options: list[str]
+    constants: dict[str, Any]
 
 
 def programs(operator: Operator) -> dict[str, Program]:

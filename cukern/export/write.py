@@ -95,6 +95,8 @@ def _readme(operator: Operator, target: str) -> str:
         f"```python\nfrom {operator.name} import {operator.name}\n```",
         f"It takes {wanted}. `kernels/` has the CUDA C++ that NVRTC compiles at the first call.",
     ]
+    if operator.constants:
+        lines.append("With " + ", ".join(f"{k} = {v!r}" for k, v in operator.constants.items()) + ".")
     for direction, program in programs(operator).items():
         if not program.general:
             shapes = ", ".join(

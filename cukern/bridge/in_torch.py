@@ -377,7 +377,7 @@ def _device(where: Any) -> Device:
     if where.type == "cpu":
         return _host()
     if where.type == "cuda":
-        return Device(f"cuda:{where.index or 0}")
+        return _gpu(where.index or 0)
     raise ValueError(f"device: expected tensors on cpu or cuda, got one on {where}")
 
 
@@ -390,10 +390,22 @@ def _stream(where: Any) -> AbstractContextManager[object]:
     if where.type != "cuda":
         return HERE
     torch = _torch()
-
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError("an operator of cukern cannot be a part of a CUDA graph of PyTorch")
-    return memory.on_stream(Device(f"cuda:{where.index}"), torch.cuda.current_stream(where).cuda_stream)
+    return memory.on_stream(_gpu(where.index), _current_stream()(where.index))
+
+
+@cache
+def _current_stream() -> Callable[[int], int]:
+    """The address of PyTorch's current stream on a GPU, as what its compiler generates asks for it."""
+    torch = _torch()
+    quick: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return quick or (lambda index: torch.cuda.current_stream(index).cuda_stream)
+
+
+@cache
+def _gpu(index: int) -> Device:
+    return Device(f"cuda:{index}")
 
 
 def _array(tensor: Any, where: Any) -> Array:
@@ -411,7 +423,7 @@ def _array(tensor: Any, where: Any) -> Array:
     if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
         strides = [step * dtype.itemsize for step in tensor.stride()]
-    return memory.lent(_device(where), tensor.data_ptr(), tuple(tensor.shape), dtype, strides, tensor)
+    return memory.lent(_gpu(where.index), tensor.data_ptr(), tuple(tensor.shape), dtype, strides, tensor)
 
 
 @cache

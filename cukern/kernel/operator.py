@@ -62,15 +62,20 @@ def operation(kernel: Kernel, options: Options) -> Operation:
         of = dict(zip(given, args, strict=True))
         return [Like(of[i].shape, of[i].dtype) if i in of else next(shapes) for i in written]
 
+    starts = [(k, given.index(i)) for k, i in enumerate(written) if i in given]
+    cleared = [] if options.start is None else [k for k, i in enumerate(written) if i in made]
+    order = [
+        (True, written.index(i)) if i in written else (False, given.index(i)) for i in range(len(params))
+    ]
+    grid_of = options.grid if callable(options.grid) else None
+
     def into(args: Sequence[Any], out: Sequence[Array]) -> None:
-        whole = dict(zip(given, args, strict=True))
-        for i, one in zip(written, out, strict=True):
-            start = whole.get(i, options.start)
-            if start is not None:
-                one[...] = start
-            whole[i] = one
-        grid = options.grid(*args) if callable(options.grid) else options.grid
-        kernel(*[whole[i] for i in range(len(params))], grid=grid, **options.variables)
+        for k, i in starts:
+            out[k][...] = args[i]
+        for k in cleared:
+            out[k][...] = options.start
+        grid = options.grid if grid_of is None else grid_of(*args)
+        kernel(*[out[i] if is_out else args[i] for is_out, i in order], grid=grid, **options.variables)
 
     result = Operation(kernel.name, None, None, parameters, rule, differentiable=False)
     result.into, result.outputs, result.several = into, len(written), len(written) > 1

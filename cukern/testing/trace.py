@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 
 from ..device.host.checked import mode
 from ..device.host.checked.tracing import ATOMIC, BESIDE, SHARED, Launch, Tracer
+from ..errors import TemplateError
 from ..files import write_text
 from ..text import Dim3, render
 from .pictures import png
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Access", "Trace", "traced"]
 
+_DIRECTIVE = re.compile(r'#line (\d+)(?: "([^"]*)")?')
 #: Threads of a warp.
 _WARP = 32
 #: Bytes of a sector of global memory.
@@ -149,12 +152,14 @@ class Trace:
         return png(image, max(1, min(8, 512 // max(image.shape[:2]))))
 
     def source(self, place: str) -> str:
-        """The line of a template at ``template:line``; empty if it is not known."""
+        """The line of a template, or of a file of the kernel, at ``template:line``; empty if it is not known."""
         name, _, number = place.rpartition(":")
+        if not number.isdigit():
+            return ""
         try:
             return render.source_of(name).split("\n")[int(number) - 1].strip()
-        except Exception:
-            return ""
+        except (IndexError, TemplateError):
+            return _rendered_line(self._launch.unit.text, name, int(number))
 
     def save(self, path: str | Path) -> None:
         """Write a page of HTML with the table and the pictures, which needs no other file.
@@ -188,6 +193,19 @@ class Trace:
         share = float(np.mean(np.minimum(1.0, lanes / full)))
         place = self._launch.lines[int(first["place"])]
         return Access(place, name, what, shared, int(events["size"].max()), count, share, moved, least)
+
+
+def _rendered_line(text: str, file: str, number: int) -> str:
+    """The line that a text's ``#line`` directives give to a file; empty if there is none."""
+    at: tuple[str, int] = "", 1
+    for line in text.split("\n"):
+        if found := _DIRECTIVE.match(line):
+            at = found[2] or at[0], int(found[1])
+            continue
+        if at == (file, number):
+            return line.strip()
+        at = at[0], at[1] + 1
+    return ""
 
 
 def _order(*keys: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

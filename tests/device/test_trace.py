@@ -65,6 +65,22 @@ def test_accesses_are_counted_by_warps() -> None:
     assert "x      reads   4      2         100%   16 sectors  8" in str(one)
 
 
+def test_a_vector_is_one_request_and_lines_of_files_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.cu"
+    path.write_text("""
+__global__ void vectors(const float* x, float4* y) {
+    float4 v = *reinterpret_cast<const float4*>(x + 4 * threadIdx.x);
+    v.x += x[2 * threadIdx.x];
+    y[threadIdx.x] = v;
+}""")
+    with traced() as traces:
+        ck.Kernel(path, block=32, plain=True)(ck.ones(128), ck.zeros(128), grid=1)
+    found = {(a.array, a.size): (a.requests, a.moved, traces[0].source(a.place)) for a in traces[0].accesses}
+    assert found["y", 16] == (1, 16, "y[threadIdx.x] = v;")
+    assert found["x", 4][:2] == (1, 8)
+    assert found["x", 16] == (1, 16, "float4 v = *reinterpret_cast<const float4*>(x + 4 * threadIdx.x);")
+
+
 def test_banks_serve_one_word_a_turn() -> None:
     columns = ck.Kernel(
         """

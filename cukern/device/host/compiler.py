@@ -79,9 +79,9 @@ _GCC_CHECKED = [
     *shlex.split("--param tsan-distinguish-volatile=1 --param tsan-instrument-func-entry-exit=0"),
     *shlex.split("-Wmaybe-uninitialized -Wuninitialized"),
 ]
-# Of a user's kernels: accesses by pointers to local arrays; and a branch that sets a variable stays one, where GCC
-# would take what it sets for the variable's value in the others too.
-_GCC_CHECKED_MORE = shlex.split("-fsanitize=object-size -fno-tree-ccp -fno-tree-fre")
+# Of a user's kernels: accesses by pointers to local arrays; a branch that sets a variable stays one, where GCC would
+# take what it sets for the variable's value in the others too; and a load of a float4 stays one, not four of float.
+_GCC_CHECKED_MORE = shlex.split("-fsanitize=object-size -fno-tree-ccp -fno-tree-fre -fno-tree-sra")
 _CLANG_CHECKED = [
     # Past the driver, which would link the runtimes of these.
     *(

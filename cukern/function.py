@@ -251,7 +251,9 @@ class Function:
         given = [_example(one) for one in examples]
         return in_torch.operator(
             name or f"cukern::{cls.__name__}",
-            (f"{cls.__module__}.{cls.__qualname__}", cls, outputs, *map(_form, given)),
+            in_torch.Key(
+                f"{cls.__module__}.{cls.__qualname__}", cls, (in_torch.code(outputs), *map(_form, given))
+            ),
             (_to_torch, cls, tuple(given), name, outputs),
             lambda: cls._operation(given, outputs),
         )
@@ -320,7 +322,7 @@ def _example(one: Any) -> Any:
 
 
 def _form(example: Any) -> Any:
-    return (example.shape, example.dtype) if isinstance(example, Array) else (type(example), example)
+    return ("array", example.dtype in dtypes.INEXACT) if isinstance(example, Array) else type(example)
 
 
 def _symbol(cls: type[Function]) -> TypeError:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..array import Array
@@ -41,7 +41,7 @@ class TorchOperator:
     name: str
     op: Any
 
-    def __init__(self, name: str, operation: Operation, made_by: Any, key: Any) -> None:
+    def __init__(self, name: str, operation: Operation, made_by: Any, key: Key) -> None:
         self.name, self._made_by, self._key = name, made_by, key
         self._operation, self._libraries = operation, list[Any]()
         self._outputs, self._several = operation.outputs, operation.several
@@ -72,15 +72,38 @@ def _remade(maker: Callable[..., TorchOperator], *args: Any) -> TorchOperator:
     return maker(*args)
 
 
+class Key(NamedTuple):
+    """Of what an operator is made.
+
+    Attributes:
+        name: of the Function or kernel.
+        thing: the Function or kernel; another one of the same name is a redefinition.
+        options: how the operator is made of it.
+    """
+
+    name: str
+    thing: Any
+    options: tuple[Any, ...]
+
+
+def code(function: Any) -> Any:
+    """What is equal for functions of the same text and variables; other values are themselves."""
+    found = getattr(function, "__code__", None)
+    if found is None:
+        return function
+    cells = tuple([id(cell.cell_contents) for cell in function.__closure__ or ()])
+    return found, cells, repr(function.__defaults__)
+
+
 _operators: dict[str, TorchOperator] = {}
 
 
-def operator(name: str, key: Any, made_by: Any, operation: Callable[[], Operation]) -> TorchOperator:
+def operator(name: str, key: Key, made_by: Any, operation: Callable[[], Operation]) -> TorchOperator:
     """The operator of a name, made by ``operation`` unless it was made before of the same ``key``.
 
     Args:
         name: ``"namespace::name"``.
-        key: of what it is made; a redefinition of the same thing takes the name over.
+        key: of what it is made; a redefinition takes the name over.
         made_by: a function and its arguments that make it again, in another process.
         operation: makes what the operator does.
 
@@ -95,9 +118,10 @@ def operator(name: str, key: Any, made_by: Any, operation: Callable[[], Operatio
         known = _operators.get(name)
         if known is not None and known._key == key:
             return known
-        if known is not None and known._key[0] != key[0]:
+        if known is not None and (known._key.name != key.name or known._key.thing == key.thing):
             raise ValueError(
-                f"name: {name} is the operator of {known._key[0]}; give {key[0]} another name: to_torch(name=...)"
+                f"name: {name} is an operator of {known._key.name}, made in another way; give that of {key.name} "
+                "another name: to_torch(name=...)"
             )
         if known is None and _taken(name):
             raise ValueError(

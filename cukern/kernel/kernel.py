@@ -419,7 +419,8 @@ class Kernel:
         from .operator import Options, operation
 
         options = Options(outputs, grid, tuple(updates), start, overrides)
-        key = (f"kernel {self.template}", repr(self), *options[:4], repr(overrides))
+        chosen = in_torch.code(outputs), in_torch.code(grid), options.updates, start, repr(overrides)
+        key = in_torch.Key(f"the kernel {self.name}", (self.template, repr(self)), chosen)
         made_by = _to_torch, self, options, name
         word = "".join(c if c.isalnum() else "_" for c in self.name)
         return in_torch.operator(name or f"cukern::{word}", key, made_by, lambda: operation(self, options))

@@ -101,8 +101,27 @@ class Careless(ck.Function):
         return grad, None
 
 
+class Gather(ck.Function):
+    """Rows, by an array of integers."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, rows: Any) -> Any:
+        ctx.save_for_backward(rows)
+        ctx.shape = x.shape
+        return ck.take(x, rows, axis=0)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (rows,) = ctx.saved_arrays
+        return ck.zeros(ctx.shape, dtype=grad.dtype, device=grad.device).at[rows].add(grad), None
+
+
 def rms(x: Any, w: Any, eps: float) -> Any:
     return x * w / ((x * x).mean(1, keepdims=True) + eps) ** 0.5
+
+
+def shapes(x: Any, w: Any, eps: float) -> Any:
+    return [x, (x.shape[:1], np.promote_types(x.dtype, "f4"))]
 
 
 def examples() -> tuple[Any, Any, float]:
@@ -159,11 +178,7 @@ def test_torch_opcheck_and_fake_functions(torch: Any) -> None:
     norm = Norm.to_torch(*examples(), name="tests::norm")
     x, w = (torch.tensor(one, requires_grad=True) for one in data((3, 40), (40,)))
     torch.library.opcheck(norm.op, (x, w))
-    shaped = Norm.to_torch(
-        *examples(),
-        name="tests::shaped",
-        outputs=lambda x, w, eps: [x, (x.shape[:1], np.promote_types(x.dtype, "f4"))],
-    )
+    shaped = Norm.to_torch(*examples(), name="tests::shaped", outputs=shapes)
     torch.library.opcheck(shaped.op, (x, w, 0.5))
     x, w = x.detach(), w.detach()
     with torch._subclasses.FakeTensorMode() as mode:
@@ -176,11 +191,7 @@ def test_torch_opcheck_and_fake_functions(torch: Any) -> None:
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.thorough)])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_torch_compile(torch: Any, backend: str) -> None:
-    norm = Norm.to_torch(
-        *examples(),
-        name="tests::shaped",
-        outputs=lambda x, w, eps: [x, (x.shape[:1], np.promote_types(x.dtype, "f4"))],
-    )
+    norm = Norm.to_torch(*examples(), name="tests::shaped", outputs=shapes)
 
     def loss(x: Any, w: Any) -> Any:
         return (norm(x * 2, w, 0.5) ** 2).sum()
@@ -218,7 +229,8 @@ def test_torch_errors(torch: Any) -> None:
     x = torch.ones(4)
     Careless.to_torch(ck.ones(2), 0, name="tests::careless")
     with pytest.raises(
-        ValueError, match=r"tests::careless is the operator of .*Careless; give .*Two another"
+        ValueError,
+        match=r"is an operator of .*Careless, made in another way; give that of .*Two another name",
     ):
         Two.to_torch(ck.ones(2), 2, name="tests::careless")
     with pytest.raises(ValueError, match="PyTorch has an operator aten::add"):
@@ -267,6 +279,47 @@ def test_torch_names_copies_and_threads(torch: Any) -> None:
     for one in threads:
         one.join()
     assert right == [True] * 80
+
+
+def test_torch_an_operator_is_made_once(torch: Any) -> None:
+    def made(factor: float) -> type[ck.Function]:
+        class Again(ck.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                return x * factor
+
+            @staticmethod
+            def backward(ctx: Any, grad: Any) -> Any:
+                return factor * grad
+
+        return Again
+
+    two = made(2.0)
+    first = two.to_torch(ck.ones(2), name="tests::again", outputs=lambda x: x)
+    assert first(torch.ones(2)).tolist() == [2, 2]
+    assert made(3.0).to_torch(ck.ones(2), name="tests::again")(torch.ones(2)).tolist() == [
+        3,
+        3,
+    ]  # as in a notebook
+    ops = [add.to_torch(lambda x, n, minus: x, name="tests::once") for _ in range(2)]
+    assert ops[0] is ops[1]
+    with pytest.raises(ValueError, match="is an operator of the kernel add, made in another way"):
+        add.to_torch(lambda x, n, minus: x, name="tests::once", start=1)
+
+
+def test_torch_and_jax_integer_arrays(torch: Any, jax: Any) -> None:
+    rows = np.array([2, 0, 2])
+    x = data((3, 4))[0]
+    weights = data((3, 4))[0] + 1
+    expected = np.zeros((3, 4))
+    np.add.at(expected, rows, weights)
+    gather = Gather.to_torch(ck.ones((2, 2)), ck.zeros(2, dtype="int64"), name="tests::gather")
+    t = torch.tensor(x, requires_grad=True)
+    (gather(t, torch.tensor(rows)) * torch.tensor(weights)).sum().backward()
+    assert np.allclose(t.grad, expected)
+    torch.library.opcheck(gather.op, (t, torch.tensor(rows)))
+    ours = Gather.to_jax(ck.ones((2, 2)), ck.zeros(2, dtype="int64"))
+    assert np.allclose(jax.jit(jax.grad(lambda x: (ours(x, rows) * weights).sum()))(x), expected)
 
 
 def test_torch_checked_launches(torch: Any) -> None:

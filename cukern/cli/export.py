@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
             f"export: expected FILE.py::NAME of a file that is there, got {options.operator}", file=sys.stderr
         )
         return 2
-    gpu = ExportGpu(architectures.properties(architectures.target(options.arch).name, None, None))
+    gpu = ExportGpu(architectures.properties(options.arch))
     stand_in("cuda", gpu)
     sys.path.insert(0, str(Path(path).parent.resolve()))
     defined = runpy.run_path(path, run_name=Path(path).stem)

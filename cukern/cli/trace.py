@@ -9,8 +9,8 @@ from pathlib import Path
 from . import program
 
 DESCRIPTION = """Run a script or a module on the host, and write a page of HTML for each launch: which thread touched
-which element, the sectors that each line moves, bank conflicts of shared memory, idle lanes, occupancy. Of launches of
-one kernel, grid and block the first is traced. Arguments of the program follow after --."""
+which element, the sectors that each line moves, bank conflicts of shared memory, idle lanes, registers, spills,
+occupancy. Of launches of one kernel, grid and block the first is traced. Arguments of the program follow after --."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--most", type=int, default=20, metavar="N", help="launches (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("trace"), help="folder (default: %(default)s)")
+    parser.add_argument(
+        "--arch", default="sm_90", help="of a GPU, which need not be here (default: %(default)s)"
+    )
+    parser.add_argument("--gpu", default="H200", help="whose memory moves the bytes (default: %(default)s)")
     parser.set_defaults(run=run)
 
 
@@ -31,19 +35,20 @@ def run(options: argparse.Namespace) -> int:
     """Run the program and write the pages; return the exit status."""
     from ..device import device
     from ..testing import traced
+    from ..testing.trace_page import summary
 
     try:
         with device("host"), traced(options.kernel, blocks=options.blocks, most=options.most) as traces:
             status = program.run(options.program, options.arguments)
+        if traces:
+            options.out.mkdir(parents=True, exist_ok=True)
+        for number, trace in enumerate(traces, 1):
+            path = options.out / f"{number:02}-{re.sub(r'[^A-Za-z0-9_.-]', '_', trace.kernel)}.html"
+            trace.save(path, options.arch, options.gpu)
+            print(f"{trace}\n{summary(trace, options.arch, options.gpu)}\n{path}\n")
     except ValueError as error:
         print(f"trace: {error}")
         return 2
-    if traces:
-        options.out.mkdir(parents=True, exist_ok=True)
-    for number, trace in enumerate(traces, 1):
-        path = options.out / f"{number:02}-{re.sub(r'[^A-Za-z0-9_.-]', '_', trace.kernel)}.html"
-        trace.save(path)
-        print(f"{trace}\n{path}\n")
     if not traces:
         why = f"failed (status {status})" if status else "launches no such kernel on the host"
         print(f"no launch was traced: the program {why}")

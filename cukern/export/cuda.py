@@ -46,8 +46,8 @@ def texts(operator: Operator) -> dict[str, str]:
         "test.cu": _test(operator),
         "build.sh": "#!/bin/sh\n# Builds the library, and a test of stored values; give -arch=sm_90 or the like.\n"
         'set -e\ncd "$(dirname "$0")"\n'
-        f'nvcc -std=c++17 -Xcompiler -fPIC -shared "$@" {files} -o lib{name}.so\n'
-        f'nvcc -std=c++17 "$@" test.cu {files} -o test_{name}\n',
+        f'nvcc -std=c++17 -ftz=true -Xcompiler -fPIC -shared "$@" {files} -o lib{name}.so\n'
+        f'nvcc -std=c++17 -ftz=true "$@" test.cu {files} -o test_{name}\n',
     }
 
 

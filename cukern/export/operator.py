@@ -97,7 +97,7 @@ def operator(gpu: ExportGpu, name: str, found: Any, examples: Sequence[Any] | No
         for k, (i, word) in enumerate(zip(where, words, strict=True))
     ]
     launches = [*program.launches, *([] if back is None else back.launches)]
-    options = ["--std=c++17", *([PLAIN] if any(one.unit.plain for one in launches) else [])]
+    options = ["--std=c++17", "-ftz=true", *([PLAIN] if any(one.unit.plain for one in launches) else [])]
     return Operator(
         name,
         arguments,

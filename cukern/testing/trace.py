@@ -20,7 +20,7 @@ from ..text import Dim3, render
 from .pictures import png
 
 if TYPE_CHECKING:
-    from .occupancy import Occupancy
+    from .occupancy import Cost, Occupancy
 
 __all__ = ["Access", "Trace", "traced"]
 
@@ -119,11 +119,40 @@ class Trace:
         ]
         return "\n".join([head, *lines])
 
-    def occupancy(self) -> Occupancy:
-        """How many warps of the kernel a multiprocessor of compute capability 9.0, as of an H200, holds at a time."""
+    def occupancy(self, arch: str = "sm_90") -> Occupancy:
+        """How many warps of the kernel a multiprocessor holds at a time, and its registers and spills.
+
+        Args:
+            arch: the architecture of a GPU, which need not be here; ``"sm_90"`` is that of an H200.
+
+        Raises:
+            DeviceError: the architecture is not known.
+        """
         from .occupancy import occupancy
 
-        return occupancy(self._launch.unit, self.block, self.shared)
+        return occupancy(self._launch.unit, self.block, self.shared, arch)
+
+    def cost(self, gpu: str = "H200") -> Cost:
+        """The bytes that the launch moves, bank conflicts, and the time that a GPU's memory takes at least.
+
+        Args:
+            gpu: the name of a GPU, such as ``"A100"`` or ``"RTX 4090"``.
+
+        Raises:
+            ValueError: it is not known.
+        """
+        from .occupancy import BANDWIDTHS, Cost
+
+        if gpu not in BANDWIDTHS:
+            raise ValueError(f"cost: gpu: expected one of {', '.join(BANDWIDTHS)}, got {gpu!r}")
+        share = self.grid[0] * self.grid[1] * self.grid[2] / self.blocks
+        apart = [[one for one in self.accesses if one.shared is shared] for shared in (False, True)]
+        moved, least = (
+            round(_SECTOR * share * sum(getattr(one, name) for one in apart[0]))
+            for name in ("moved", "least")
+        )
+        conflicts = round(share * sum(one.moved - one.least for one in apart[1]))
+        return Cost(moved, least, conflicts, least / BANDWIDTHS[gpu])
 
     def picture(self, access: int) -> bytes:
         """A PNG of an access in the first traced block: threads from top to bottom, the array from left to right.
@@ -161,11 +190,16 @@ class Trace:
         except (IndexError, TemplateError):
             return _rendered_line(self._launch.unit.text, name, int(number))
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, arch: str = "sm_90", gpu: str = "H200") -> None:
         """Write a page of HTML with the table and the pictures, which needs no other file.
 
+        Args:
+            path: the file.
+            arch, gpu: as of :meth:`occupancy` and :meth:`cost`.
+
         Raises:
-            ValueError: the path's name says that it is to be a picture.
+            DeviceError: the architecture is not known.
+            ValueError: the path's name says that it is to be a picture; the GPU is not known.
         """
         from .trace_page import page
 
@@ -173,7 +207,7 @@ class Trace:
             raise ValueError(
                 f"{path}: save writes a page of HTML; picture(access) returns the PNG of one access"
             )
-        write_text(path, page(self))
+        write_text(path, page(self, arch, gpu))
 
     def _access(self, events: np.ndarray[Any, Any], threads: int) -> Access:
         first = events[0]

@@ -48,10 +48,20 @@ def _figure(trace: Trace, number: int, one: Access) -> str:
     )
 
 
-def page(trace: Trace) -> str:
-    """The page's HTML."""
-    room = trace.occupancy()
+def summary(trace: Trace, arch: str, gpu: str) -> str:
+    """What a launch takes of a GPU, in a few sentences."""
+    room, cost = trace.occupancy(arch), trace.cost(gpu)
     registers = "unknown, as there is no NVRTC" if room.registers is None else f"{room.registers} a thread"
+    spilled = f", {room.spilled} bytes spilled" if room.spilled else ""
+    return (
+        f"Global memory: {cost.moved} bytes moved, at least {cost.least}, for which the memory of an {gpu} takes "
+        f"{1e6 * cost.seconds:.3g} us. Bank conflicts: {cost.conflicts} turns. Occupancy on {arch}: {room.warps} of "
+        f"{room.most} warps ({room.blocks} blocks), limited by {room.limit}. Registers: {registers}{spilled}."
+    )
+
+
+def page(trace: Trace, arch: str = "sm_90", gpu: str = "H200") -> str:
+    """The page's HTML."""
     missed = f" Left out: {trace.missed} accesses, for which there was no room." if trace.missed else ""
     name = html.escape(trace.kernel)
     heads = (
@@ -72,10 +82,8 @@ def page(trace: Trace) -> str:
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{name}</title><style>{_STYLE}</style>
 <h1>{name}</h1>
-<p>Grid {trace.grid}, block {trace.block}, {room.shared} bytes of shared memory a block. Traced: the first
-{trace.blocks} blocks.{missed}</p>
-<p>Occupancy on compute capability 9.0: {room.warps} of 64 warps ({room.blocks} blocks), limited by {room.limit}.
-Registers: {registers}.</p>
+<p>Grid {trace.grid}, block {trace.block}. Traced: the first {trace.blocks} blocks.{missed}</p>
+<p>{summary(trace, arch, gpu)}</p>
 <table><tr>{head}</tr>
 {rows}
 </table>

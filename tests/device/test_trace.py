@@ -156,6 +156,19 @@ def test_a_page_has_all(tmp_path: Path) -> None:
     assert one.kernel in text
     held = one.occupancy()
     assert (held.blocks, held.warps, held.share, held.limit) == (32, 64, 1.0, "threads")
+    held = one.occupancy("sm_89")
+    assert (held.blocks, held.warps, held.most, held.limit) == (24, 48, 48, "threads")
+    assert held.spilled in (0, None)
+    cost = one.cost("A100")  # two blocks: 8 bytes of each of 16 sectors, then 8 and 2 whole ones
+    assert (cost.moved, cost.least) == (2 * 32 * (16 + 8 + 2), 2 * 32 * (8 + 8 + 2))
+    assert cost.seconds == cost.least / 2.039e12
+    assert cost.conflicts == 2 * sum(a.moved - a.least for a in one.accesses if a.shared)
+    one.save(tmp_path / "a100.html", "sm_80", "A100")
+    assert f"{cost.moved} bytes moved" in (tmp_path / "a100.html").read_text()
+    with pytest.raises(ValueError, match="cost: gpu: expected one of V100, T4, A100"):
+        one.cost("A1000")
+    with pytest.raises(ck.DeviceError, match="got 'sm_1'"):
+        one.occupancy("sm_1")
 
 
 def test_refusals() -> None:
@@ -192,6 +205,9 @@ def test_commands(
     assert main(["trace", str(script), "--out", str(tmp_path / "pages"), "--", "one", "two"]) == 0
     (page,) = (tmp_path / "pages").iterdir()
     assert page.name == "01-skewed_float32_4.html"
+    assert "bytes moved, at least" in capsys.readouterr().out
+    assert main(["trace", str(script), "--gpu", "G2", "--out", str(tmp_path / "no"), "--", "one", "two"]) == 2
+    assert "trace: cost: gpu: expected one of V100" in capsys.readouterr().out
     script.write_text("raise ValueError('no')")
     assert main(["check", str(script)]) == 1
     assert "no findings in what ran before the program failed" in capsys.readouterr().out

@@ -110,6 +110,18 @@ def test_a_folder_computes_for_any_sizes(folders: Path, shape: tuple[int, int]) 
     assert np.allclose(dw, g.astype("f8").sum(0) * exact, rtol=1e-2, atol=1e-2)
 
 
+def test_nvrtc_compiles_the_kernels_as_the_folder_asks_it(folders: Path) -> None:
+    program, runtime = loaded(folders, "columns_torch")
+    try:
+        runtime._library("nvrtc")
+    except RuntimeError:
+        pytest.skip("needs NVRTC")
+    for path in sorted((folders / "columns_torch" / "kernels").iterdir()):
+        assert path.stem.encode() in runtime._compiled(path.read_text(), "sm_90", program.OPTIONS)
+    with pytest.raises(RuntimeError, match=r"kernel.cu\(1\): error"):
+        runtime._compiled("none", "sm_90", program.OPTIONS)
+
+
 def test_shapes_that_do_not_fit_are_refused(folders: Path) -> None:
     x = np.ones((3, 20), "f2")
     with pytest.raises(ValueError, match=r"columnsums: argument w: expected shape \(20,\), got \(21,\)"):

@@ -43,10 +43,10 @@ class TorchOperator:
 
     def __init__(self, name: str, operation: Operation, made_by: Any, key: Key) -> None:
         self.name, self._made_by, self._key = name, made_by, key
-        self._operation, self._libraries = operation, list[Any]()
         self._outputs, self._several = operation.outputs, operation.several
         self._plain = not operation.more
-        self.op = _register(name, operation, self._libraries)
+        self._operators = _Operators(name, operation)
+        self.op = self._operators.op
 
     def __call__(self, *args: Any) -> Any:
         """The outputs, as tensors."""
@@ -129,8 +129,7 @@ def operator(name: str, key: Key, made_by: Any, operation: Callable[[], Operatio
             )
         made = operation()
         if known is not None:
-            for one in known._libraries:
-                one._destroy()
+            known._operators.library._destroy()
         _operators[name] = made_operator = TorchOperator(name, made, made_by, key)
         return made_operator
 
@@ -142,224 +141,240 @@ def _taken(name: str) -> bool:
     return hasattr(getattr(torch.ops, namespace), word)
 
 
-def _register(name: str, operation: Operation, libraries: list[Any]) -> Any:
-    """Define the operators of an operation in PyTorch's library; return the first."""
-    torch = _torch()
+class _Operators:
+    """The operators of an operation and of its derivatives in PyTorch's library.
 
-    namespace, _, word = name.partition("::")
-    lib = torch.library.Library(namespace, "FRAGMENT")
-    libraries.append(lib)
-    tags = tuple(
-        getattr(torch.Tag, tag)
-        for tag in ("pt2_compliant_tag", "cudagraph_unsafe")
-        if hasattr(torch.Tag, tag)
-    )
-    count, floating, arrays = len(operation.parameters), operation.floating, operation.arrays
-    results = operation.outputs + operation.more
-    dtype_of, tensor_of = _dtypes(), _tensors()
-    shapes: Cache[Any, list[Like]] = Cache()
+    Those of derivatives take, in this order, cotangents, the arguments, results or nothing, and whether each floating
+    argument's gradient is needed. They return an empty tensor where there is no gradient.
+    """
 
-    def define(
-        suffix: str, parameters: str, returns: int, run: Callable[..., Any], fake: Callable[..., Any]
-    ) -> Any:
-        what = "Tensor" if returns == 1 else f"({', '.join(['Tensor'] * returns)})"
-        lib.define(f"{word}{suffix}({parameters}) -> {what}", tags=tags)
-        lib.impl(f"{word}{suffix}", run, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"{name}{suffix}", fake, lib=lib)
-        return getattr(getattr(torch.ops, namespace), word + suffix).default
-
-    def empties(likes: Sequence[Like], beside: Any) -> Any:
-        made = tuple(
-            [torch.empty(like.shape, dtype=tensor_of[like.dtype], device=beside.device) for like in likes]
+    def __init__(self, name: str, operation: Operation) -> None:
+        self.torch = torch = _torch()
+        self.name, self.operation = name, operation
+        self.namespace, _, self.word = name.partition("::")
+        self.library = torch.library.Library(self.namespace, "FRAGMENT")
+        self.arguments, self.outputs = len(operation.parameters), operation.outputs
+        self.results = operation.outputs + operation.more
+        self.arrays, self.floating = operation.arrays, operation.floating
+        written = [f"{one.type} {one.name}" for one in operation.parameters]
+        defaults = [one.default for one in operation.parameters]
+        ended = ["" if one is None else f"={_written(one)}" for one in defaults]
+        schema = [first + rest for first, rest in zip(written, ended, strict=True)]
+        self.op = self._define(
+            "", schema, self.results, self._forward(defaults), self._fake_forward(defaults)
         )
-        return made[0] if len(made) == 1 else made
+        if not operation.differentiable:
+            self._derive("", partial(_refused, operation.name), None)
+        elif self.floating:
+            cotangents = [f"Tensor? cotangent{i}" for i in range(self.outputs)]
+            kept = [f"Tensor result{i}" for i in range(self.results)]
+            seconds = [f"Tensor? second{i}" for i in range(len(self.floating))]
+            first = [*cotangents, *written, *kept, "bool[] needs"]
+            second = [*seconds, *cotangents, *written, "bool[] needs"]
+            count = len(self.floating)
+            self.pull = self._define("_backward", first, count, self._backward, self._fake_backward)
+            self.pull_again = self._define(
+                "_backward_backward", second, count + self.outputs, self._second, self._fake_second
+            )
+            self._derive("", self._gradients, self._keep)
+            self._derive("_backward", self._gradients_again, self._keep_again)
 
-    def likes(args: Sequence[Any]) -> list[Like]:
-        given = list(args)
-        for i in arrays:
-            given[i] = Like(tuple(args[i].shape), dtype_of[args[i].dtype])
-        return operation.results(given, _device(args[arrays[0]].device))
+    def _define(
+        self,
+        suffix: str,
+        parameters: Sequence[str],
+        returns: int,
+        run: Callable[..., Any],
+        fake: Callable[..., Any],
+    ) -> Any:
+        tensors = "Tensor" if returns == 1 else f"({', '.join(['Tensor'] * returns)})"
+        tags = [getattr(self.torch.Tag, tag, None) for tag in ("pt2_compliant_tag", "cudagraph_unsafe")]
+        self.library.define(
+            f"{self.word}{suffix}({', '.join(parameters)}) -> {tensors}",
+            tags=tuple(one for one in tags if one is not None),
+        )
+        self.library.impl(self.word + suffix, run, "CompositeExplicitAutograd")
+        self.torch.library.register_fake(self.name + suffix, fake, lib=self.library)
+        return getattr(getattr(self.torch.ops, self.namespace), self.word + suffix).default
 
-    def given_of(args: Sequence[Any]) -> list[Any]:
-        given, where = list(args), args[arrays[0]].device
-        for i in arrays:
-            if i != arrays[0] and args[i].device != where:
-                names = [operation.parameters[k].name for k in (i, arrays[0])]
-                raise ValueError(
-                    f"{operation.name}: argument {names[0]} is on {args[i].device}, {names[1]} on {where}"
-                )
-            try:
-                given[i] = _array(args[i], where)
-            except KeyError:
-                what = f"{operation.name}: argument {operation.parameters[i].name}"
-                raise TypeError(f"{what}: cukern has no dtype {args[i].dtype}") from None
-        return given
+    def _derive(self, suffix: str, backward: Callable[..., Any], keep: Callable[..., Any] | None) -> None:
+        self.torch.library.register_autograd(
+            self.name + suffix, backward, setup_context=keep, lib=self.library
+        )
 
-    defaults = [one.default for one in operation.parameters]
+    def _forward(self, defaults: Sequence[Any]) -> Callable[..., Any]:
+        operation, arrays, count, results = self.operation, self.arrays, self.arguments, self.results
+        shapes: Cache[Any, list[Like]] = Cache()
 
-    def forward(*args: Any) -> Any:
-        if len(args) < count:  # the dispatcher leaves out what equals a default
-            args = (*args, *defaults[len(args) :])
-        first = args[arrays[0]]
-        with _stream(first.device):
-            given = given_of(args)
-            if operation.into is not None:
+        def forward(*args: Any) -> Any:
+            if len(args) < count:  # the dispatcher leaves out what equals a default
+                args = (*args, *defaults[len(args) :])
+            first = args[arrays[0]]
+            with _stream(first.device):
+                given = self._given(args)
+                if operation.into is None:
+                    made = tuple([_tensor(one) for one in operation.run(given)])
+                    return made[0] if results == 1 else made
                 key = tuple(
                     [(args[i].shape, args[i].dtype) if i in arrays else args[i] for i in range(count)]
                 )
                 known = shapes.get(key)
                 if known is None:
-                    known = shapes.keep(key, likes(args))
-                made = empties(known, first)
-                operation.into(
-                    given, [_array(one, first.device) for one in (made if results > 1 else (made,))]
-                )
-                return made
-            made = tuple([_tensor(one) for one in operation.run(given)])
-        return made[0] if results == 1 else made
+                    known = shapes.keep(key, self._likes(args))
+                out = self._empty(known, first)
+                several = out if results > 1 else (out,)
+                operation.into(given, [_array(one, first.device) for one in several])
+                return out
 
-    def fake_forward(*args: Any) -> Any:
-        args = (*args, *defaults[len(args) :])
-        return empties(likes(args), args[arrays[0]])
+        return forward
 
-    schema = [
-        f"{one.type} {one.name}" + ("" if one.default is None else f"={_written(one.default)}")
-        for one in operation.parameters
-    ]
-    op = define("", ", ".join(schema), results, forward, fake_forward)
-    if not operation.differentiable:
-        torch.library.register_autograd(name, partial(_refused, operation.name), lib=lib)
-    if not operation.differentiable or not floating:
-        return op
+    def _fake_forward(self, defaults: Sequence[Any]) -> Callable[..., Any]:
+        def fake(*args: Any) -> Any:
+            args = (*args, *defaults[len(args) :])
+            return self._empty(self._likes(args), args[self.arrays[0]])
 
-    bare = [f"{one.type} {one.name}" for one in operation.parameters]
-    grads = [f"Tensor? cotangent{i}" for i in range(operation.outputs)]
-    kept = [f"Tensor result{i}" for i in range(results)]
-    outputs = operation.outputs
+        return fake
 
-    def optional(tensors: Sequence[Any]) -> list[Array | None]:
-        return [None if one is None else _array(one, one.device) for one in tensors]
+    def _likes(self, args: Sequence[Any]) -> list[Like]:
+        given = list(args)
+        for i in self.arrays:
+            given[i] = Like(tuple(args[i].shape), _dtypes()[args[i].dtype])
+        return self.operation.results(given, _device(args[self.arrays[0]].device))
 
-    def given_back(made: Sequence[Array | None], beside: Any) -> Any:
-        none = torch.empty(0, device=beside.device)
-        tensors = tuple([torch.empty_like(none) if one is None else _tensor(one) for one in made])
-        return tensors[0] if len(tensors) == 1 else tensors
-
-    def backward(*given: Any) -> Any:
-        cotangents, args = given[:outputs], given[outputs : outputs + count]
-        with _stream(args[arrays[0]].device):
-            made = operation.pull(
-                given_of(args),
-                [_array(one, one.device) for one in given[outputs + count : -1]],
-                optional(cotangents),
-                given[-1],
-            )
-            return given_back(made, args[arrays[0]])
-
-    def fake_backward(*given: Any) -> Any:
-        args = given[outputs : outputs + count]
-        made = tuple(
-            [
-                torch.empty(args[i].shape if need else 0, dtype=args[i].dtype, device=args[i].device)
-                if need
-                else torch.empty(0, device=args[arrays[0]].device)
-                for i, need in zip(floating, given[-1], strict=True)
-            ]
+    def _empty(self, likes: Sequence[Like], beside: Any) -> Any:
+        kinds = _tensors()
+        return _packed(
+            [self.torch.empty(one.shape, dtype=kinds[one.dtype], device=beside.device) for one in likes]
         )
-        return made[0] if len(made) == 1 else made
 
-    pull = define(
-        "_backward", ", ".join([*grads, *bare, *kept, "bool[] needs"]), len(floating), backward, fake_backward
-    )
+    def _given(self, args: Sequence[Any]) -> list[Any]:
+        """The arguments as arrays.
 
-    def keep(ctx: Any, inputs: Any, output: Any) -> None:
-        several = output if isinstance(output, tuple) else (output,)
-        ctx.save_for_backward(*[inputs[i] for i in arrays], *several)
-        ctx.plain = [None if i in arrays else one for i, one in enumerate(inputs)]
+        Raises:
+            TypeError: a dtype has no counterpart.
+            ValueError: tensors are on several devices, or on one of another kind.
+        """
+        given, first, name = list(args), self.arrays[0], self.operation.name
+        where = args[first].device
+        if where.type not in ("cpu", "cuda"):
+            _device(where)
+        parameters = self.operation.parameters
+        for i in self.arrays:
+            if i != first and args[i].device != where:
+                words = f"{name}: argument {parameters[i].name}"
+                raise ValueError(f"{words} is on {args[i].device}, {parameters[first].name} on {where}")
+            try:
+                given[i] = _array(args[i], where)
+            except KeyError:
+                words = f"{name}: argument {parameters[i].name}"
+                raise TypeError(f"{words}: cukern has no dtype {args[i].dtype}") from None
+        return given
+
+    def _keep(self, ctx: Any, inputs: Any, output: Any) -> None:
+        results = output if isinstance(output, tuple) else (output,)
+        ctx.save_for_backward(*[inputs[i] for i in self.arrays], *results)
+        ctx.plain = [None if i in self.arrays else one for i, one in enumerate(inputs)]
         ctx.set_materialize_grads(False)
-        dead = [several[i] for i, live in enumerate(operation.live) if not live]
-        ctx.mark_non_differentiable(*dead, *several[outputs:])
+        dead = [one for one, live in zip(results, self.operation.live, strict=False) if not live]
+        ctx.mark_non_differentiable(*dead, *results[self.outputs :])
 
-    def arguments(ctx: Any, tensors: Sequence[Any]) -> list[Any]:
+    def _arguments(self, ctx: Any, tensors: Sequence[Any]) -> list[Any]:
         args = list(ctx.plain)
-        for i, one in zip(arrays, tensors, strict=False):
+        for i, one in zip(self.arrays, tensors, strict=False):
             args[i] = one
         return args
 
-    def spread(made: Any, wanted: Sequence[bool], places: Sequence[int], length: int) -> list[Any]:
-        several = made if isinstance(made, (tuple, list)) else (made,)
-        found: list[Any] = [None] * length
-        for one, need, place in zip(several, wanted, places, strict=True):
-            if need:
-                found[place] = one
-        return found
+    def _gradients(self, ctx: Any, *cotangents: Any) -> Any:
+        given = cotangents[: self.outputs]
+        if all(one is None for one in given):
+            return (None,) * self.arguments
+        saved, needs = ctx.saved_tensors, [ctx.needs_input_grad[i] for i in self.floating]
+        made = self.pull(*given, *self._arguments(ctx, saved), *saved[len(self.arrays) :], needs)
+        return _spread(made, needs, self.floating, self.arguments)
 
-    def gradients(ctx: Any, *cotangents: Any) -> Any:
-        saved = ctx.saved_tensors
-        needs = [ctx.needs_input_grad[i] for i in floating]
-        if all(one is None for one in cotangents[:outputs]):
-            return (None,) * count
-        made = pull(*cotangents[:outputs], *arguments(ctx, saved), *saved[len(arrays) :], needs)
-        return tuple(spread(made, needs, floating, count))
+    def _backward(self, *given: Any) -> Any:
+        cotangents, args, results = self._divided(given[:-1], self.outputs)
+        with _stream(args[self.arrays[0]].device):
+            kept = [_array(one, one.device) for one in results]
+            made = self.operation.pull(self._given(args), kept, _optional(cotangents), given[-1])
+            return self._returned(made, args)
 
-    torch.library.register_autograd(name, gradients, setup_context=keep, lib=lib)
+    def _fake_backward(self, *given: Any) -> Any:
+        _, args, _ = self._divided(given[:-1], self.outputs)
+        needed = zip(self.floating, given[-1], strict=True)
+        return self._fakes([args[i] if need else None for i, need in needed], args)
 
-    seconds = [f"Tensor? second{i}" for i in range(len(floating))]
-
-    def backward_again(*given: Any) -> Any:
-        at = [len(floating), outputs, count]
-        a, b, c = at[0], at[0] + at[1], sum(at)
-        args = given[b:c]
-        with _stream(args[arrays[0]].device):
-            made = operation.pull_again(given_of(args), optional(given[a:b]), given[-1], optional(given[:a]))
-            return given_back(made, args[arrays[0]])
-
-    def fake_backward_again(*given: Any) -> Any:
-        a = len(floating)
-        cotangents, args = given[a : a + outputs], given[a + outputs : a + outputs + count]
-        first = args[arrays[0]]
-        made = tuple(
-            [
-                torch.empty(0, device=first.device)
-                if one is None
-                else torch.empty(one.shape, dtype=one.dtype, device=one.device)
-                for one in [*(args[i] for i in floating), *cotangents]
-            ]
-        )
-        return made[0] if len(made) == 1 else made
-
-    pull_again = define(
-        "_backward_backward",
-        ", ".join([*seconds, *grads, *bare, "bool[] needs"]),
-        len(floating) + outputs,
-        backward_again,
-        fake_backward_again,
-    )
-
-    def keep_again(ctx: Any, inputs: Any, output: Any) -> None:
-        args = inputs[outputs : outputs + count]
-        present = [one is not None for one in inputs[:outputs]]
+    def _keep_again(self, ctx: Any, inputs: Any, output: Any) -> None:
+        cotangents, args, _ = self._divided(inputs[:-1], self.outputs)
         ctx.save_for_backward(
-            *[args[i] for i in arrays], *[one for one in inputs[:outputs] if one is not None]
+            *[args[i] for i in self.arrays], *[one for one in cotangents if one is not None]
         )
-        ctx.plain = [None if i in arrays else one for i, one in enumerate(args)]
-        ctx.present, ctx.needs = present, list(inputs[-1])
+        ctx.plain = [None if i in self.arrays else one for i, one in enumerate(args)]
+        ctx.present, ctx.needs = [one is not None for one in cotangents], list(inputs[-1])
         ctx.set_materialize_grads(False)
 
-    def gradients_again(ctx: Any, *given: Any) -> Any:
-        saved = ctx.saved_tensors
-        length = outputs + count + results + 1
-        if all(one is None for one in given):
+    def _gradients_again(self, ctx: Any, *seconds: Any) -> Any:
+        length = self.outputs + self.arguments + self.results + 1
+        if all(one is None for one in seconds):
             return (None,) * length
-        left = iter(saved[len(arrays) :])
+        saved = ctx.saved_tensors
+        left = iter(saved[len(self.arrays) :])
         cotangents = [next(left) if here else None for here in ctx.present]
-        made = pull_again(*given, *cotangents, *arguments(ctx, saved), ctx.needs)
-        wanted = [ctx.needs_input_grad[outputs + i] for i in floating]
-        wanted += [here and ctx.needs_input_grad[i] for i, here in enumerate(ctx.present)]
-        return tuple(spread(made, wanted, [*(outputs + i for i in floating), *range(outputs)], length))
+        made = self.pull_again(*seconds, *cotangents, *self._arguments(ctx, saved), ctx.needs)
+        places = [*(self.outputs + i for i in self.floating), *range(self.outputs)]
+        present = [True] * len(self.floating) + ctx.present
+        wanted = [here and ctx.needs_input_grad[i] for i, here in zip(places, present, strict=True)]
+        return _spread(made, wanted, places, length)
 
-    torch.library.register_autograd(f"{name}_backward", gradients_again, setup_context=keep_again, lib=lib)
-    return op
+    def _second(self, *given: Any) -> Any:
+        count = len(self.floating)
+        seconds = given[:count]
+        cotangents, args, _ = self._divided(given[count:-1], self.outputs)
+        with _stream(args[self.arrays[0]].device):
+            made = self.operation.pull_again(
+                self._given(args), _optional(cotangents), given[-1], _optional(seconds)
+            )
+            return self._returned(made, args)
+
+    def _fake_second(self, *given: Any) -> Any:
+        cotangents, args, _ = self._divided(given[len(self.floating) : -1], self.outputs)
+        return self._fakes([*(args[i] for i in self.floating), *cotangents], args)
+
+    def _divided(self, given: Sequence[Any], cotangents: int) -> tuple[Any, Any, Any]:
+        """Cotangents, arguments, and what follows."""
+        end = cotangents + self.arguments
+        return given[:cotangents], given[cotangents:end], given[end:]
+
+    def _returned(self, made: Sequence[Array | None], args: Sequence[Any]) -> Any:
+        where = args[self.arrays[0]].device
+        return _packed([self.torch.empty(0, device=where) if one is None else _tensor(one) for one in made])
+
+    def _fakes(self, like: Sequence[Any], args: Sequence[Any]) -> Any:
+        where, empty = args[self.arrays[0]].device, self.torch.empty
+        return _packed(
+            [
+                empty(0, device=where) if one is None else empty(one.shape, dtype=one.dtype, device=where)
+                for one in like
+            ]
+        )
+
+
+def _packed(tensors: Sequence[Any]) -> Any:
+    return tensors[0] if len(tensors) == 1 else tuple(tensors)
+
+
+def _spread(made: Any, wanted: Sequence[bool], places: Sequence[int], length: int) -> tuple[Any, ...]:
+    """Gradients at the places of their arguments, among so many; None where none is wanted."""
+    several = made if isinstance(made, (tuple, list)) else (made,)
+    found: list[Any] = [None] * length
+    for one, need, place in zip(several, wanted, places, strict=True):
+        if need:
+            found[place] = one
+    return tuple(found)
+
+
+def _optional(tensors: Sequence[Any]) -> list[Array | None]:
+    return [None if one is None else _array(one, one.device) for one in tensors]
 
 
 def _written(default: Any) -> str:

@@ -21,6 +21,7 @@ from ..device.recording import Recording
 from ..device.recording.gpu import RecordedGpu
 from ..device.recording.library import Memory, address
 from ..errors import CukernError
+from ..kernel.arguments import is_tensor_map
 from ..text import Dim3
 from ..text.signature import Unit
 from . import formulas
@@ -121,7 +122,7 @@ class _Function:
                 start, _ = known.place(value)
                 if known.sizes[start] <= _LARGEST_CONSTANT:
                     content = ctypes.string_at(start, known.sizes[start])
-            elif one.kind not in ("pointer", "scalar", "struct"):
+            elif one.kind not in ("pointer", "scalar", "struct") or is_tensor_map(one):
                 raise Failure(
                     f"{self._unit.signature.name}: parameter {one.name}, {one.type_text}: what is exported takes "
                     "pointers, numbers and structs"

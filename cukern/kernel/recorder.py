@@ -24,6 +24,7 @@ from ..device import Device, capture_hooks
 from ..errors import LaunchError
 from ..files import replacing
 from ..text import render
+from .sizes import as_dim3
 
 if TYPE_CHECKING:
     from .kernel import Kernel
@@ -74,7 +75,7 @@ class Recorder:
             "kernel": _described(kernel),
             "overrides": _variables(known),
             "device": str(device),
-            "grid": bound.grid_for(args) if grid is None else grid,
+            "grid": as_dim3(bound.grid_for(args) if grid is None else grid, "grid"),
             "shared": shared,
             "globals": {name: _hex(kernel._state.get(device, name)) for name in bound.function.variables},
             "args": [arrays.add(arg) for arg in args],
@@ -137,6 +138,8 @@ def _variables(variables: Mapping[str, Any]) -> dict[str, Any]:
             return [plain(one) for one in value]
         if isinstance(value, dict):
             return {str(key): plain(one) for key, one in value.items()}
+        if isinstance(value, np.generic):
+            value = value.item()
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         with suppress(TypeError):
@@ -193,14 +196,19 @@ class _Arrays:
             address = int(array._data.__array_interface__["data"][0])
         else:
             address = array.device.backend.operand(array._data)
-        form = {"dtype": array.dtype.name, "shape": list(array.shape), "at": address % _ALIGNMENT}
+        form: dict[str, Any] = {
+            "dtype": array.dtype.name,
+            "shape": list(array.shape),
+            "at": address % _ALIGNMENT,
+        }
         if array.nbytes <= self._whole:
             return {**form, "array": self._whole_of(array.numpy())}
         if not self._ranges or not array.size or array.dtype.kind == "c":
             return form
-        with array.device.activate():
-            low, high = array._data.min(), array._data.max()
-        return {**form, "range": [float(low), float(high)]}
+        kind = int if array.dtype.kind in "iub" else float
+        with array.device.activate(), suppress(TypeError):  # CuPy reduces not every dtype
+            form["range"] = [kind(array._data.min()), kind(array._data.max())]
+        return form
 
     def _whole_of(self, values: Any) -> int:
         self.data.append(np.frombuffer(values.tobytes(), np.uint8))
@@ -209,7 +217,7 @@ class _Arrays:
 
 def _write(path: Path, described: dict[str, Any], data: Sequence[Any]) -> None:
     packed = io.BytesIO()
-    text = np.frombuffer(json.dumps(described).encode(), np.uint8)
+    text = np.frombuffer(json.dumps(described, default=str).encode(), np.uint8)
     np.savez(packed, launch=text, **{f"a{i}": one for i, one in enumerate(data)})
     with replacing(path) as file:
         file.write(packed.getvalue())

@@ -108,11 +108,11 @@ extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* const* y,
     x, y = ck.arange(20, dtype="bfloat16", device="host"), ck.zeros(20, dtype="bfloat16", device="host")
     pair = np.array([(1, 0.5)], [("first", "i4"), ("second", "f4")])[0]
     with ck.testing.recorded(tmp_path):
-        kernel(x, [None, y], pair, 20, None, grid=2, factor=4)
+        kernel(x, [None, y], pair, 20, None, grid=np.int64(2), factor=np.int32(4))
     from cukern.kernel.recorder import read
 
     again = read(tmp_path, ck.Kernel)
-    assert again.grid == 2 and again.overrides["factor"] == 4 and again.args[0].dtype == ck.bfloat16
+    assert again.grid == (2, 1, 1) and again.overrides["factor"] == 4 and again.args[0].dtype == ck.bfloat16
     again.kernel(*again.args, grid=again.grid, **again.overrides)
     assert again.args[1][1].tolist() == y.tolist() and y.tolist()[:3] == [0.5, 8.5, 16.5]
 

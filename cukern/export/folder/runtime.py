@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,8 @@ def _function(path: Path, options: Sequence[str], device: int) -> Any:
                     "cuDeviceGetAttribute",
                 )
                 capability.append(value.value)
-            binary = _compiled(path.read_text(), "sm_{}{}".format(*capability), options)
+            own = "a" if capability[0] >= 9 else ""  # with the instructions that this GPU alone has
+            binary = _compiled(path.read_text(), "sm_{}{}{}".format(*capability, own), options)
             module, function = ctypes.c_void_p(), ctypes.c_void_p()
             _check(driver.cuModuleLoadData(ctypes.byref(module), binary), "cuModuleLoadData")
             name = path.stem.encode()
@@ -114,13 +116,22 @@ def _function(path: Path, options: Sequence[str], device: int) -> Any:
         return _functions[key]
 
 
-def _enter(device: int) -> None:
-    """Make the primary context of a GPU current, which PyTorch and JAX use."""
-    driver, context = _driver(), ctypes.c_void_p()
+@contextmanager
+def _entered(device: int) -> Iterator[None]:
+    """A with-block in which the primary context of a GPU, which PyTorch and JAX use, is the current one."""
+    driver, context, where = _driver(), ctypes.c_void_p(), ctypes.c_int(-1)
     driver.cuCtxGetCurrent(ctypes.byref(context))
-    if not context.value:
-        _check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), "cuDevicePrimaryCtxRetain")
-        _check(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent")
+    if context.value:
+        driver.cuCtxGetDevice(ctypes.byref(where))
+    if where.value == device:
+        yield
+        return
+    _check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), "cuDevicePrimaryCtxRetain")
+    _check(driver.cuCtxPushCurrent_v2(context), "cuCtxPushCurrent")
+    try:
+        yield
+    finally:
+        driver.cuCtxPopCurrent_v2(ctypes.byref(context))
 
 
 def on_gpu(
@@ -143,30 +154,24 @@ def on_gpu(
     """
     if 0 in grid:
         return
-    _enter(device)
-    function = _function(path, options, device)
-    if shared > 48 << 10:
-        _check(_driver().cuFuncSetAttribute(function, _DYNAMIC_SHARED, shared), "cuFuncSetAttribute")
     kept = [ctypes.create_string_buffer(one, len(one)) if isinstance(one, bytes) else one for one in values]
     pointers = (ctypes.c_void_p * len(kept))(*[ctypes.addressof(one) for one in kept])
-    status = _library("cuda").cuLaunchKernel(
-        function, *grid, *block, shared, ctypes.c_void_p(stream), pointers, None
-    )
+    with _entered(device):
+        function = _function(path, options, device)
+        if shared > 48 << 10:
+            _check(_driver().cuFuncSetAttribute(function, _DYNAMIC_SHARED, shared), "cuFuncSetAttribute")
+        status = _library("cuda").cuLaunchKernel(
+            function, *grid, *block, shared, ctypes.c_void_p(stream), pointers, None
+        )
     _check(status, path.stem)
 
 
 def clear_on_gpu(address: int, nbytes: int, device: int, stream: int) -> None:
     """Set memory to zeros."""
-    _enter(device)
-    status = (
-        _library("cuda").cuMemsetD8Async_v2(
+    with _entered(device):
+        status = _library("cuda").cuMemsetD8Async(
             ctypes.c_uint64(address), 0, ctypes.c_size_t(nbytes), ctypes.c_void_p(stream)
         )
-        if hasattr(_library("cuda"), "cuMemsetD8Async_v2")
-        else _library("cuda").cuMemsetD8Async(
-            ctypes.c_uint64(address), 0, ctypes.c_size_t(nbytes), ctypes.c_void_p(stream)
-        )
-    )
     _check(status, "cuMemsetD8Async")
 
 

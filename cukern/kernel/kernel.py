@@ -420,9 +420,10 @@ class Kernel:
 
         options = Options(outputs, grid, tuple(updates), start, overrides)
         chosen = in_torch.code(outputs), in_torch.code(grid), options.updates, start, repr(overrides)
-        key = in_torch.Key(f"the kernel {self.name}", (self.template, repr(self)), chosen)
+        own = self.entry or self.name
+        key = in_torch.Key(f"the kernel {own}", (self.template, repr(self)), chosen)
         made_by = _to_torch, self, options, name
-        word = "".join(c if c.isalnum() else "_" for c in self.name)
+        word = "".join(c if c.isalnum() else "_" for c in own)
         return in_torch.operator(name or f"cukern::{word}", key, made_by, lambda: operation(self, options))
 
     def to_jax(

@@ -221,6 +221,16 @@ def test_torch_kernels(torch: Any) -> None:
     assert torch.equal(cleared(x, x.numel(), False), 3 + x)
     with pytest.raises(ck.GradientError, match="a kernel has no derivative"):
         cleared(x.requires_grad_(), x.numel(), False).sum().backward()
+    program = ck.Kernel(
+        """
+template <typename T> __global__ void one(const T* x, T* y) { y[threadIdx.x] = x[threadIdx.x]; }
+__global__ void other(const float* x, float* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }""",
+        block=4,
+        plain=True,
+    )
+    ops = [program[entry].to_torch(lambda x: x, grid=1) for entry in ("one<float>", "other")]
+    assert [one.name for one in ops] == ["cukern::one_float_", "cukern::other"]
+    assert [one(torch.ones(4)).tolist() for one in ops] == [[1] * 4, [2] * 4]
     with pytest.raises(ck.LaunchError, match="argument w: expected dtype float32"):
         op(x.detach(), w.double(), 40, 0.5)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..device import Device
+from ..device import Device, dlpack
 from . import memory
 from .operation import Like, Operation, library
 
@@ -234,10 +234,12 @@ def _called(
 
 
 def _lent(buffer: Any, where: Device) -> Array:
-    address = buffer.__cuda_array_interface__["data"][0]
-    return memory.lent(
-        where, address, tuple(buffer.shape), dtypes.as_dtype(buffer.dtype, "buffer"), None, buffer
-    )
+    dtype = dtypes.as_dtype(buffer.dtype, "buffer")
+    if dtype == dtypes.bfloat16:  # which the other protocol lacks
+        address = dlpack.address(buffer.__dlpack__())
+    else:
+        address = buffer.__cuda_array_interface__["data"][0]
+    return memory.lent(where, address, tuple(buffer.shape), dtype, None, buffer)
 
 
 def _like(array: Any) -> Like:

@@ -18,6 +18,8 @@ _BITS = (1, 16, 1)
 #: The offset of the dtype in a DLManagedTensor, after the address, the device and the number of axes, and in a
 #: DLManagedTensorVersioned, after its version, context, deleter and flags as well. Source: dlpack.h, version 1.1.
 _OFFSETS = {b"dltensor": 20, b"dltensor_versioned": 52}
+#: In a DLTensor, which begins with the address: the dtype, and the bytes from the address to the first element.
+_DTYPE, _SKIPPED = 20, 40
 
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_IsValid", ctypes.pythonapi)
@@ -36,6 +38,16 @@ def _dtype_of(capsule: Any) -> _DataType:
     for name, offset in _OFFSETS.items():
         if _is_valid(capsule, name):
             return _DataType.from_address(_pointer(capsule, name) + offset)
+    raise BufferError(f"__dlpack__: expected a DLPack capsule that is not consumed, got {capsule!r}")
+
+
+def address(capsule: Any) -> int:
+    """The address of the first element in a capsule that is not consumed."""
+    for name, offset in _OFFSETS.items():
+        if _is_valid(capsule, name):
+            tensor = _pointer(capsule, name) + offset - _DTYPE
+            start, skipped = (ctypes.c_uint64.from_address(tensor + at).value for at in (0, _SKIPPED))
+            return start + skipped
     raise BufferError(f"__dlpack__: expected a DLPack capsule that is not consumed, got {capsule!r}")
 
 

@@ -245,3 +245,20 @@ for name, given in calls.items():
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_address_in_a_capsule() -> None:
+    from importlib import import_module
+
+    from cukern.export.folder.of_jax import _address
+
+    address = import_module("cukern.device.dlpack").address
+    x = np.arange(12.0).reshape(3, 4)
+    for part in (x, x[1:, 2:]):
+        for options in ({}, {"max_version": (1, 0)}):
+            for read in (address, _address):
+                assert read(part.__dlpack__(**options)) == part.__array_interface__["data"][0]
+    used = x.__dlpack__()
+    np.from_dlpack(SimpleNamespace(__dlpack__=lambda **_: used, __dlpack_device__=lambda: (1, 0)))
+    with pytest.raises(BufferError, match="expected a DLPack capsule that is not consumed"):
+        address(used)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +21,8 @@ def operator(program: Any) -> Callable[..., Any]:
         kind, _ = buffer.__dlpack_device__()
         if int(kind) == 1:
             return int(np.asarray(buffer).ctypes.data)
+        if str(buffer.dtype) == "bfloat16":  # which the other protocol lacks
+            return _address(buffer.__dlpack__())
         return int(buffer.__cuda_array_interface__["data"][0])
 
     def launched(direction: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
@@ -75,3 +78,21 @@ def operator(program: Any) -> Callable[..., Any]:
 
     whole.defvjp(forward, backward)
     return lambda *arrays: returned(whole(*checked(arrays)))
+
+
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", ctypes.pythonapi)
+)
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def _address(capsule: Any) -> int:
+    """The address of the first element in a DLPack capsule: see dlpack.h."""
+    for name, begin in ((b"dltensor", 0), (b"dltensor_versioned", 32)):
+        if _is_valid(capsule, name):
+            tensor = _pointer(capsule, name) + begin
+            start, skipped = (ctypes.c_uint64.from_address(tensor + at).value for at in (0, 40))
+            return start + skipped
+    raise BufferError("expected a DLPack capsule")

@@ -129,12 +129,14 @@ def test_memory_and_barriers(device: ck.Device) -> None:
     ("text", "message"),
     [
         (
-            'asm("cp.async.wait_all;");',
-            ":4: inline PTX: 'cp.async.wait_all' is none that the host knows",
+            'asm("tcgen05.fence::before_thread_sync;");',
+            ":4: inline PTX: 'tcgen05.fence::before_thread_sync' is none that the host knows; a GPU runs it; ",
         ),
         ('asm("addc.u32 %0, %0, 0;" : "+r"(i));', "'addc.u32' takes a carry from another asm statement"),
-        ('asm("ld.shared.u32 %0, [%1];" : "=r"(i) : "r"(i));', "'ld.shared.u32' takes an address of 32 bits"),
-        ('asm("mov.u32 %0, %%smid;" : "=r"(i));', "'%smid' is none that the host knows"),
+        ('asm("mov.u32 %0, %%pm0;" : "=r"(i));', "'%pm0' is none that the host knows"),
+        ('asm("add.u32 %0, %1, missing;" : "=r"(i) : "r"(i));', "'missing' is no operand or register"),
+        ('asm("add.u32 %0;" : "=r"(i));', "'add.u32' has 1 operands here, fewer than it takes"),
+        ('asm("mov.u32 %0, " ONE ";" : "=r"(i));', "'ONE' is no string, of which the text"),
     ],
 )
 def test_what_the_host_does_not_know_is_named(text: str, message: str) -> None:

@@ -13,7 +13,7 @@ from ...text.syntax import syntax_tree
 from ...text.variables import device_variables
 from . import texture
 from .compiler import HEADER
-from .ptx import WAITS, asm_edits
+from .ptx import asm_edits, asm_waits
 
 #: Functions that may wait, or that end a wait: a kernel that reaches one runs its threads as fibers.
 _COLLECTIVES = frozenset(
@@ -236,7 +236,7 @@ def variable_table(unit: Unit) -> str:
 
 def needs_fibers(unit: Unit) -> bool:
     """Whether the threads of the unit's kernel may wait for each other."""
-    if _WAITING.search(unit.text) or (not unit.trusted and WAITS.search(unit.text)):
+    if _WAITING.search(unit.text) or (not unit.trusted and "asm" in unit.text and asm_waits(unit.text)):
         return True
     return unit.signature.cluster != (1, 1, 1) or not _COLLECTIVES.isdisjoint(unit.calls)
 

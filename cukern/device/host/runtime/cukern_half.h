@@ -281,3 +281,8 @@ CUKERN_ATOMIC_BY(atomicAdd, __half, old + value)
 CUKERN_ATOMIC_BY(atomicAdd, __nv_bfloat16, old + value)
 CUKERN_ATOMIC_BY(atomicAdd, __half2, old + value)
 CUKERN_ATOMIC_BY(atomicAdd, __nv_bfloat162, old + value)
+
+namespace cukern {
+template <Format format>
+inline Small2<format> pair_of(Small<format> low, Small<format> high) { return {low, high}; }
+}  // namespace cukern

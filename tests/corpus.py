@@ -1,6 +1,7 @@
 """Kernels of other people's programs, compiled for the host, and launched checked on generated arguments.
 
-``python tests/corpus.py CHECKOUT [--out FILE] [--launch] [--again] [--jobs N] [--only TEXT]`` takes each ``.cu`` file
+``python tests/corpus.py CHECKOUT [--out FILE] [--launch] [--again] [--jobs N] [--only TEXT]
+[--include FOLDER]`` takes each ``.cu`` file
 below CHECKOUT, such as one of github.com/zjin-lcf/HeCBench, and each of its kernels that NVRTC compiles with what the
 file includes from its own folder. It counts those that the host compiles, and, with --launch, what launches in checked
 mode end with: a result, a report, or a crash. With --again a kernel that ends with a report is launched in other sizes,
@@ -71,10 +72,12 @@ def _first_error(text: str) -> str:
     return lines[0].strip()[:200]
 
 
-def one_file(path: Path, launch: bool, again: bool = False) -> Iterator[dict[str, Any]]:
+def one_file(
+    path: Path, launch: bool, again: bool = False, include: tuple[Path, ...] = ()
+) -> Iterator[dict[str, Any]]:
     """What became of each kernel of a file, and before it a row that says what is being done."""
     try:
-        source = ck.Kernel(path, block=_SIZES[0].block, checked=True, plain=True)
+        source = ck.Kernel(path, block=_SIZES[0].block, checked=True, plain=True, include=include)
         names = entry.kernels(render.render(source.template, {}, plain=True).text)
     except (ck.CukernError, OSError) as error:
         yield {"file": str(path), "kernel": "", "state": "not read", "why": str(error)[:200]}
@@ -164,6 +167,7 @@ def _apart(path: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     """:func:`one_file` in a process of its own; of one that crashes or hangs, the kernels up to there."""
     command = [sys.executable, __file__, str(path), "--alone"]
     command += [option for option in ("--launch", "--again") if getattr(options, option[2:])]
+    command += [f"--include={folder}" for folder in options.include]
     environment = {"CUKERN_KERNEL_TIMEOUT": str(_LAUNCH_SECONDS), **os.environ}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, env=environment)
@@ -188,12 +192,15 @@ def main() -> None:
     parser.add_argument("--launch", action="store_true")
     parser.add_argument("--again", action="store_true", help="launch what ends with a report in other sizes")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument(
+        "--include", type=Path, action="append", default=[], help="a folder of headers of the build"
+    )
     parser.add_argument("--only", default="", help="what paths contain")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.alone:
         with ck.device("host"):
-            for row in one_file(options.checkout, options.launch, options.again):
+            for row in one_file(options.checkout, options.launch, options.again, tuple(options.include)):
                 print(f"\n{_ROW}{json.dumps(row)}", flush=True)
         return
     paths = [path for path in sorted(options.checkout.rglob("*.cu")) if options.only in str(path)]

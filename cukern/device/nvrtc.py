@@ -34,8 +34,8 @@ class Program:
 
 #: The option for plain CUDA C++, by which functions without an execution space are the device's.
 PLAIN = "--device-as-default-execution-space"
-#: Wheels with headers that users' kernels include, beside those of CUDA: cub and libcu++, and cuRAND.
-_MORE_HEADERS = ("cuda_cccl", "curand")
+#: Wheels with headers that users' kernels include, beside those of CUDA: cub and libcu++, cuRAND, and what mma.h includes.
+_MORE_HEADERS = ("cuda_cccl", "curand", "cuda_nvcc")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,9 @@ _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)]*\))?(.*(?:(?<=\
 _INSTANTIATES = re.compile(
     r"^[ \t]*#[ \t]*define[ \t]+(\w+)\([^)]*\)(?:\s|\\\n)*template\b(?!\s*<)", re.MULTILINE
 )
+#: What a text declares of which ``::`` may name a member, and what kernels use without a declaration.
+_DECLARED = re.compile(r"\b(?:namespace|class|struct|enum|union|typename)\s+(\w+)")
+_SPACES = {"std", "cuda", "cub", "cg", "cooperative_groups", "nvcuda", "wmma", "thrust", "curand"}
 #: Words before a parenthesis that no text defines.
 _WORDS = {
     "alignas",
@@ -44,6 +47,12 @@ def _macros(text: str) -> tuple[set[str], set[str]]:
     unknown = words - values.keys() - set(re.findall(r"\b(?!return\b|else\b)\w+[ \t*&]+(\w+)\s*\(", text))
     device = re.compile(r"__\w+__")
     unknown |= set(_INSTANTIATES.findall(text))
+    spaces = _SPACES | set(_DECLARED.findall(text)) | set(re.findall(r"\busing\s+(\w+)\s*=", text))
+    unknown |= {  # such as functions that take a torch::Tensor
+        name
+        for name, value in _DEFINED.findall(text)
+        if not device.search(value) and set(re.findall(r"(?<!::)\b([A-Za-z]\w*)::(?!\s*##)", value)) - spaces
+    }
     for _ in range(4):
         unknown |= {
             name

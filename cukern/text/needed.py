@@ -50,7 +50,15 @@ _OF_NAMES = re.compile(
 )
 #: Names of such headers, by a part of their path.
 _SPACES = {
-    "mma": {"wmma", "nvcuda"},
+    "mma": {
+        "wmma",
+        "nvcuda",
+        "fragment",
+        "load_matrix_sync",
+        "store_matrix_sync",
+        "fill_fragment",
+        "mma_sync",
+    },
     "cooperative_groups": {
         "cooperative_groups",
         "thread_block",

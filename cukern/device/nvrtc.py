@@ -34,7 +34,7 @@ class Program:
 
 #: The option for plain CUDA C++, by which functions without an execution space are the device's.
 PLAIN = "--device-as-default-execution-space"
-#: Wheels with headers that users' kernels include, beside those of CUDA: cub and libcu++, cuRAND, and what mma.h includes.
+#: Wheels with headers that users' kernels include beside CUDA's: cub and libcu++, cuRAND, and what mma.h includes.
 _MORE_HEADERS = ("cuda_cccl", "curand", "cuda_nvcc")
 
 

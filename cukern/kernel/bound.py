@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -211,6 +212,10 @@ def _check_bounds(block: Dim3, attributes: Mapping[str, int], parsed: signature.
         )
 
 
+#: NVRTC's message of a header that it has not found.
+_MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
+
+
 def compile_error(log: str, rendered: render.Rendered, target: object) -> CompileError:
     """The error for a text that does not compile, with the template's line of the first error."""
     parts = [f"{rendered.template} does not compile for {target}", log.strip()]
@@ -220,6 +225,13 @@ def compile_error(log: str, rendered: render.Rendered, target: object) -> Compil
         parts += [f"{name}, line {line}:", render.excerpt(render.source_of(name), line)]
     elif brace := unclosed(rendered.text):  # the compiler saw it in what follows the text
         parts.insert(1, brace)
+    if missing := _MISSING.search(log):
+        parts.append(
+            f"{missing[1]} is not on this machine. CUDA's toolkit has it, and so have these packages: "
+            "nvidia-cuda-runtime-cu12 CUDA's own headers, nvidia-cuda-cccl-cu12 those of <cuda/...>, cub and "
+            "cooperative_groups, nvidia-cuda-nvcc-cu12 those of crt/ for <mma.h>, nvidia-curand-cu12 those of curand; "
+            "the host needs none of them"
+        )
     if rendered.plain:
         parts += [
             line.removeprefix("// ")

@@ -17,7 +17,7 @@ from .ptx import asm_edits, asm_waits
 
 #: Functions that may wait, or that end a wait: a kernel that reaches one runs its threads as fibers.
 _COLLECTIVES = frozenset(
-    ["__syncthreads", "__syncwarp", "__activemask", "__nanosleep", "together", "until"]
+    ["__syncthreads", "__syncwarp", "__activemask", "__nanosleep", "__barrier_sync", "together", "until"]
     + [
         "require_mbarrier",  # in all that arrives at one, or lets it count
         "send_store",
@@ -30,6 +30,9 @@ _COLLECTIVES = frozenset(
         "cluster_arrive",
         "cluster_arrive_relaxed",
         "cluster_wait",
+        "__cluster_barrier_arrive",
+        "__cluster_barrier_arrive_relaxed",
+        "__cluster_barrier_wait",
     ]
     + [f"__syncthreads_{vote}" for vote in ("count", "and", "or")]
     + [f"__shfl{kind}_sync" for kind in ("", "_up", "_down", "_xor")]
@@ -224,7 +227,7 @@ static void run_thread(const Launch* launch) {{
 
 
 #: Headers of which nearly every function is one of these.
-_WAITING = re.compile(r"^\s*#\s*include\s*<(?:cooperative_groups|cub/|cuda_pipeline|mma\.h)", re.MULTILINE)
+_WAITING = re.compile(r"^\s*#\s*include\s*<(?:cooperative_groups|cub/|cuda/|cuda_pipeline|mma\.h)", re.MULTILINE)
 
 
 def variable_table(unit: Unit) -> str:

@@ -20,11 +20,23 @@ inline double odd_double(T x) {
 
 enum Format { half_format, bfloat_format };
 
+// The bits alone.
+template <Format format>
+struct Raw {
+    unsigned short x;
+};
+template <Format format>
+struct alignas(4) Raw2 {
+    unsigned short x, y;
+};
+
 template <Format format>
 struct Small {
     unsigned short bits;
 
     Small() = default;
+    Small(Raw<format> raw) : bits(raw.x) {}
+    operator Raw<format>() const { return {bits}; }
     Small(float x) : bits(format == half_format ? to_half_bits(x) : to_bfloat_bits(x)) {}
     Small(double x) : Small(odd_float(x)) {}
     template <class T, class = typename IntegerAsDouble<T>::type>
@@ -67,6 +79,8 @@ struct alignas(4) Small2 {
     Small<format> x, y;
     Small2() = default;
     Small2(Small<format> x, Small<format> y) : x(x), y(y) {}
+    Small2(Raw2<format> raw) : x(Raw<format>{raw.x}), y(Raw<format>{raw.y}) {}
+    operator Raw2<format>() const { return {x.bits, y.bits}; }
 
 #define CUKERN_OPERATOR(op) \
     friend inline Small2 operator op(Small2 a, Small2 b) { return {a.x op b.x, a.y op b.y}; }
@@ -78,11 +92,11 @@ struct alignas(4) Small2 {
     Small2 operator-() const { return {-x, -y}; }
 };
 
-// A float rounded to the format down, up or to zero.
+// A number rounded to the format down, up or to zero.
 template <class T>
-inline T small_directed(float x, int direction) {
+inline T small_directed(double x, int direction) {
     const T near(x);
-    const float value = near;
+    const double value = (float)near;
     if (value == x || x != x) return near;
     if (direction == 0) direction = x > 0 ? -1 : 1;
     if ((value > x) == (direction > 0)) return near;
@@ -100,6 +114,10 @@ using __nv_bfloat16 = cukern::Small<cukern::bfloat_format>;
 using __nv_bfloat162 = cukern::Small2<cukern::bfloat_format>;
 using nv_bfloat16 = __nv_bfloat16;
 using nv_bfloat162 = __nv_bfloat162;
+using __half_raw = cukern::Raw<cukern::half_format>;
+using __half2_raw = cukern::Raw2<cukern::half_format>;
+using __nv_bfloat16_raw = cukern::Raw<cukern::bfloat_format>;
+using __nv_bfloat162_raw = cukern::Raw2<cukern::bfloat_format>;
 
 #define CUKERN_SMALL(T, T2, name, pair)                                                                 \
     static inline float __##name##2float(T x) { return x; }                                             \
@@ -109,32 +127,12 @@ using nv_bfloat162 = __nv_bfloat162;
     static inline T __float2##name##_ru(float x) { return cukern::small_directed<T>(x, 1); }    \
     static inline T __float2##name##_rd(float x) { return cukern::small_directed<T>(x, -1); }   \
     static inline T __double2##name(double x) { return x; }                                             \
-    static inline T __int2##name##_rn(int x) { return x; }                                              \
-    static inline T __uint2##name##_rn(unsigned x) { return x; }                                        \
-    static inline T __short2##name##_rn(short x) { return x; }                                          \
-    static inline T __ushort2##name##_rn(unsigned short x) { return x; }                                \
-    static inline T __ll2##name##_rn(long long x) { return x; }                                         \
-    static inline T __ull2##name##_rn(unsigned long long x) { return x; }                               \
-    static inline int __##name##2int_rn(T x) { return __float2int_rn(x); }                              \
-    static inline int __##name##2int_rz(T x) { return __float2int_rz(x); }                              \
-    static inline int __##name##2int_ru(T x) { return __float2int_ru(x); }                              \
-    static inline int __##name##2int_rd(T x) { return __float2int_rd(x); }                              \
-    static inline unsigned __##name##2uint_rn(T x) { return __float2uint_rn(x); }                       \
-    static inline unsigned __##name##2uint_rz(T x) { return __float2uint_rz(x); }                       \
-    static inline long long __##name##2ll_rn(T x) { return __float2ll_rn(x); }                          \
-    static inline long long __##name##2ll_rz(T x) { return __float2ll_rz(x); }                          \
-    static inline unsigned long long __##name##2ull_rn(T x) { return __float2ull_rn(x); }               \
-    static inline unsigned long long __##name##2ull_rz(T x) { return __float2ull_rz(x); }               \
     static inline T __low2##name(T2 a) { return a.x; }                                                  \
     static inline T __high2##name(T2 a) { return a.y; }                                                 \
     static inline T2 __low2##pair(T2 a) { return {a.x, a.x}; }                                          \
     static inline T2 __high2##pair(T2 a) { return {a.y, a.y}; }                                         \
     static inline T2 __lows2##pair(T2 a, T2 b) { return {a.x, b.x}; }                                   \
     static inline T2 __highs2##pair(T2 a, T2 b) { return {a.y, b.y}; }                                  \
-    static inline short __##name##2short_rn(T x) { return (short)max(-32768, min(32767, __float2int_rn(x))); } \
-    static inline short __##name##2short_rz(T x) { return (short)max(-32768, min(32767, __float2int_rz(x))); } \
-    static inline unsigned short __##name##2ushort_rn(T x) { return (unsigned short)min(65535u, __float2uint_rn(x)); } \
-    static inline unsigned short __##name##2ushort_rz(T x) { return (unsigned short)min(65535u, __float2uint_rz(x)); } \
     static inline T2 __halves2##pair(T a, T b) { return {a, b}; }                                       \
     static inline T2 make_##pair(T a, T b) { return {a, b}; }                                           \
     static inline T2 __##name##2##pair(T a) { return {a, a}; }                                          \
@@ -145,6 +143,42 @@ using nv_bfloat162 = __nv_bfloat162;
 CUKERN_SMALL(__half, __half2, half, half2)
 CUKERN_SMALL(__nv_bfloat16, __nv_bfloat162, bfloat16, bfloat162)
 #undef CUKERN_SMALL
+
+// From and to integers, rounded to nearest even, to zero, up and down; to those of 8 and 16 bits by way of an int.
+#define CUKERN_FROM(T, name, short_name, type)                                                          \
+    static inline T __##short_name##2##name##_rn(type x) { return x; }                                  \
+    static inline T __##short_name##2##name##_rz(type x) { return cukern::small_directed<T>(cukern::odd_double(x), 0); }  \
+    static inline T __##short_name##2##name##_ru(type x) { return cukern::small_directed<T>(cukern::odd_double(x), 1); }  \
+    static inline T __##short_name##2##name##_rd(type x) { return cukern::small_directed<T>(cukern::odd_double(x), -1); }
+#define CUKERN_TO(T, name, short_name, type, call)                                                      \
+    static inline type __##name##2##short_name##_rn(T x) { return call(rn); }                           \
+    static inline type __##name##2##short_name##_rz(T x) { return call(rz); }                           \
+    static inline type __##name##2##short_name##_ru(T x) { return call(ru); }                           \
+    static inline type __##name##2##short_name##_rd(T x) { return call(rd); }
+#define CUKERN_INT(r) __float2int_##r(x)
+#define CUKERN_UINT(r) __float2uint_##r(x)
+#define CUKERN_LL(r) __float2ll_##r(x)
+#define CUKERN_ULL(r) __float2ull_##r(x)
+#define CUKERN_SHORT(r) (short)max(-32768, min(32767, __float2int_##r(x)))
+#define CUKERN_USHORT(r) (unsigned short)min(65535u, __float2uint_##r(x))
+#define CUKERN_INTEGERS(T, name)                                                                        \
+    CUKERN_FROM(T, name, int, int) CUKERN_FROM(T, name, uint, unsigned) CUKERN_FROM(T, name, short, short) \
+    CUKERN_FROM(T, name, ushort, unsigned short) CUKERN_FROM(T, name, ll, long long)                    \
+    CUKERN_FROM(T, name, ull, unsigned long long) CUKERN_TO(T, name, int, int, CUKERN_INT)              \
+    CUKERN_TO(T, name, uint, unsigned, CUKERN_UINT) CUKERN_TO(T, name, short, short, CUKERN_SHORT)      \
+    CUKERN_TO(T, name, ushort, unsigned short, CUKERN_USHORT) CUKERN_TO(T, name, ll, long long, CUKERN_LL) \
+    CUKERN_TO(T, name, ull, unsigned long long, CUKERN_ULL)
+CUKERN_INTEGERS(__half, half)
+CUKERN_INTEGERS(__nv_bfloat16, bfloat16)
+#undef CUKERN_INTEGERS
+#undef CUKERN_USHORT
+#undef CUKERN_SHORT
+#undef CUKERN_ULL
+#undef CUKERN_LL
+#undef CUKERN_UINT
+#undef CUKERN_INT
+#undef CUKERN_TO
+#undef CUKERN_FROM
 
 static inline short __half_as_short(__half x) { return (short)x.bits; }
 static inline unsigned short __half_as_ushort(__half x) { return x.bits; }
@@ -265,6 +299,7 @@ CUKERN_MATH(log10, log10(x))
 CUKERN_MATH(sin, sin(x))
 CUKERN_MATH(cos, cos(x))
 CUKERN_MATH(tanh, tanh(x))
+CUKERN_MATH(tanh_approx, tanh(x))
 CUKERN_MATH(sqrt, sqrt(x))
 CUKERN_MATH(rsqrt, rsqrt(x))
 CUKERN_MATH(rcp, 1 / x)

@@ -195,3 +195,8 @@ template <class T> inline bool is_number(T x) { return x == x; }
 template <class T> inline bool is_normal(T x) { return __builtin_isnormal(x); }
 template <class T> inline bool is_subnormal(T x) { return x != 0 && __builtin_isfinite(x) && !__builtin_isnormal(x); }
 }  // namespace cukern
+
+static inline int __dp2a_lo(int a, int b, int c) { return cukern::dot_of_two<int>((unsigned)a, (unsigned)b, (unsigned)c, 0); }
+static inline int __dp2a_hi(int a, int b, int c) { return cukern::dot_of_two<int>((unsigned)a, (unsigned)b, (unsigned)c, 16); }
+static inline unsigned __dp2a_lo(unsigned a, unsigned b, unsigned c) { return cukern::dot_of_two<unsigned>(a, b, c, 0); }
+static inline unsigned __dp2a_hi(unsigned a, unsigned b, unsigned c) { return cukern::dot_of_two<unsigned>(a, b, c, 16); }

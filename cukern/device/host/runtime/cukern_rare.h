@@ -104,3 +104,62 @@ static inline int __vimax_s32_relu(int a, int b) { return __vimax3_s32(a, b, 0);
 static inline int __vimin_s32_relu(int a, int b) { return cukern::larger(cukern::smaller(a, b), 0); }
 static inline unsigned __vimax_s16x2_relu(unsigned a, unsigned b) { return __vimax3_s16x2(a, b, 0); }
 static inline unsigned __vimin_s16x2_relu(unsigned a, unsigned b) { return __vimin3_s16x2_relu(a, b, a); }
+#define CUKERN_LARGER_OF(name, suffix, type, op)                                                                     \
+    static inline type name##_##suffix(type a, type b, bool* is_first) { return (*is_first = a op b) ? a : b; }
+#define CUKERN_LARGER_PAIR(name, suffix, type, op)                                                                   \
+    static inline unsigned name##_##suffix(unsigned a, unsigned b, bool* high, bool* low) {                          \
+        *high = (type)(a >> 16) op (type)(b >> 16), *low = (type)a op (type)b;                                       \
+        return ((*high ? a : b) & 0xffff0000u) | ((*low ? a : b) & 0xffffu);                                         \
+    }
+CUKERN_LARGER_OF(__vibmax, s32, int, >=)
+CUKERN_LARGER_OF(__vibmax, u32, unsigned, >=)
+CUKERN_LARGER_OF(__vibmin, s32, int, <=)
+CUKERN_LARGER_OF(__vibmin, u32, unsigned, <=)
+CUKERN_LARGER_PAIR(__vibmax, s16x2, short, >=)
+CUKERN_LARGER_PAIR(__vibmax, u16x2, unsigned short, >=)
+CUKERN_LARGER_PAIR(__vibmin, s16x2, short, <=)
+CUKERN_LARGER_PAIR(__vibmin, u16x2, unsigned short, <=)
+#undef CUKERN_LARGER_PAIR
+#undef CUKERN_LARGER_OF
+
+// The place of the n-th set bit from a bit on, upwards, or downwards for a negative n; all bits if there is none.
+static inline unsigned __fns(unsigned mask, unsigned base, int n) {
+    if (n == 0) return mask >> base & 1 ? base : 0xffffffffu;
+    for (int at = (int)base; at >= 0 && at < 32; at += n > 0 ? 1 : -1)
+        if (mask >> at & 1 && (n > 0 ? --n : ++n) == 0) return (unsigned)at;
+    return 0xffffffffu;
+}
+static inline int __finite(double x) { return __builtin_isfinite(x); }
+static inline int __finitef(float x) { return __builtin_isfinite(x); }
+static inline void __barrier_sync(unsigned id, CUKERN_HERE) {
+    if (id) cukern::fault("__barrier_sync of another barrier than 0: the host has those of prelude/warp_roles.cuh", file, line);
+    __syncthreads(file, line);
+}
+
+// The modified Bessel functions, by their power series, whose terms are all positive.
+namespace cukern {
+inline double modified_bessel(int order, double x) {
+    const double half = x / 2;
+    double term = order ? half : 1, sum = 0;
+    for (int k = 1; sum + term != sum; ++k) {
+        sum += term;
+        term *= half / k * (half / (k + order));
+    }
+    return sum;
+}
+}  // namespace cukern
+static inline double cyl_bessel_i0(double x) { return cukern::modified_bessel(0, x); }
+static inline double cyl_bessel_i1(double x) { return cukern::modified_bessel(1, x); }
+static inline float cyl_bessel_i0f(float x) { return (float)cukern::modified_bessel(0, x); }
+static inline float cyl_bessel_i1f(float x) { return (float)cukern::modified_bessel(1, x); }
+
+// Clusters.
+static inline unsigned __clusterRelativeBlockRank() { return cukern::runtime->cluster_rank(); }
+static inline unsigned __clusterSizeInBlocks() { return cukern::runtime->cluster_size(); }
+static inline void __cluster_barrier_arrive(CUKERN_HERE) { cukern::runtime->cluster_arrive(true, file, line); }
+static inline void __cluster_barrier_arrive_relaxed(CUKERN_HERE) { cukern::runtime->cluster_arrive(false, file, line); }
+static inline void __cluster_barrier_wait(CUKERN_HERE) { cukern::runtime->cluster_wait(file, line); }
+static inline void* __cluster_map_shared_rank(const void* own, unsigned rank, CUKERN_HERE) {
+    return cukern::runtime->map_shared(own, rank, file, line);
+}
+static inline void __threadfence_cluster() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

@@ -104,3 +104,27 @@ static inline __nv_fp8x2_storage_t __nv_cvt_float2_to_fp8x2(
     float2 x, __nv_saturation_t saturation, __nv_fp8_interpretation_t kind) {
     return (unsigned short)(cukern::to_fp8(x.x, saturation, kind) | cukern::to_fp8(x.y, saturation, kind) << 8);
 }
+static inline __nv_fp8x2_storage_t __nv_cvt_double2_to_fp8x2(
+    double2 x, __nv_saturation_t saturation, __nv_fp8_interpretation_t kind) {
+    return (unsigned short)(cukern::to_fp8(x.x, saturation, kind) | cukern::to_fp8(x.y, saturation, kind) << 8);
+}
+#define CUKERN_FP8(raw, T, half)                                                                             \
+    static inline __nv_fp8_storage_t __nv_cvt_##half##raw_to_fp8(                                            \
+        raw x, __nv_saturation_t saturation, __nv_fp8_interpretation_t kind) {                               \
+        return cukern::to_fp8((float)T(x), saturation, kind);                                                \
+    }                                                                                                        \
+    static inline __nv_fp8x2_storage_t __nv_cvt_##half##raw2_to_fp8x2(                                       \
+        raw##2 x, __nv_saturation_t saturation, __nv_fp8_interpretation_t kind) {                            \
+        return __nv_cvt_float2_to_fp8x2({(float)T(raw{x.x}), (float)T(raw{x.y})}, saturation, kind);         \
+    }
+using __half_raw2 = __half2_raw;
+using __nv_bfloat16_raw2 = __nv_bfloat162_raw;
+CUKERN_FP8(__half_raw, __half, half)
+CUKERN_FP8(__nv_bfloat16_raw, __nv_bfloat16, bfloat16)
+#undef CUKERN_FP8
+static inline __half_raw __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t x, __nv_fp8_interpretation_t kind) {
+    return __half(cukern::from_fp8(x, kind));
+}
+static inline __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t x, __nv_fp8_interpretation_t kind) {
+    return {__nv_cvt_fp8_to_halfraw((unsigned char)x, kind).x, __nv_cvt_fp8_to_halfraw((unsigned char)(x >> 8), kind).x};
+}

@@ -7,22 +7,26 @@ inline void copy_part(const Operation* own) { __builtin_memcpy((void*)own->words
 }  // namespace cukern
 
 namespace cooperative_groups {
-template <class Group, class T>
-inline void memcpy_async(const Group& group, T* to, const T* from, size_t bytes, CUKERN_HERE) {
+namespace details {
+// The calling thread's part of a copy.
+template <class Group>
+inline __attribute__((always_inline)) void copy_parts(const Group& group, char* to, const char* from, size_t bytes, const char* file, int line) {
     const size_t part = (bytes / group.num_threads() + 16) & ~(size_t)15, first = group.thread_rank() * part;
-    if (first < bytes) {
-        const size_t own_bytes = bytes - first < part ? bytes - first : part;
-        char* const own_to = (char*)to + first;
-        const char* const own_from = (const char*)from + first;
-        if (cukern::runtime->is_shared(own_to, own_bytes)) {
-            __builtin_memset(own_to, 0xff, own_bytes);  // until it has come, anything may be there
-            cukern::Operation own{cukern::copy_groups, 0, 0, own_from, cukern::copy_part, "memcpy_async", file, line,
-                                  {(unsigned long long)own_to, own_bytes}};
-            cukern::runtime->send(&own);
-        } else {
-            __builtin_memcpy(own_to, own_from, own_bytes);
-        }
+    if (first >= bytes) return;
+    const size_t own_bytes = bytes - first < part ? bytes - first : part;
+    if (!cukern::runtime->is_shared(to + first, own_bytes)) {
+        __builtin_memcpy(to + first, from + first, own_bytes);
+        return;
     }
+    __builtin_memset(to + first, 0xff, own_bytes);  // until it has come, anything may be there
+    cukern::Operation own{cukern::copy_groups, 0, 0, from + first, cukern::copy_part, "memcpy_async", file, line,
+                          {(unsigned long long)(to + first), own_bytes}};
+    cukern::runtime->send(&own);
+}
+}  // namespace details
+template <class Group, class T>
+inline __attribute__((always_inline)) void memcpy_async(const Group& group, T* to, const T* from, size_t bytes, CUKERN_HERE) {
+    details::copy_parts(group, (char*)to, (const char*)from, bytes, file, line);
     cukern::runtime->commit(cukern::copy_groups);
 }
 template <class Group>

@@ -1,11 +1,11 @@
 """Kernels of other people's programs, compiled for the host, and launched checked on generated arguments.
 
-``python tests/corpus.py CHECKOUT [--out FILE] [--launch] [--again] [--jobs N] [--only TEXT]
-[--include FOLDER]`` takes each ``.cu`` file
-below CHECKOUT, such as one of github.com/zjin-lcf/HeCBench, and each of its kernels that NVRTC compiles with what the
-file includes from its own folder. It counts those that the host compiles, and, with --launch, what launches in checked
-mode end with: a result, a report, or a crash. With --again a kernel that ends with a report is launched in other sizes,
-until one ends with a result: the reports before it were of the arguments. Nothing of the checkout is kept.
+``python tests/corpus.py CHECKOUT [--out FILE] [--launch] [--again] [--jobs N] [--only TEXT] [--include FOLDER]
+[--suffix .cuh]`` takes each ``.cu`` file below CHECKOUT, such as one of github.com/zjin-lcf/HeCBench, and each of its
+kernels that NVRTC compiles with what the file includes from its own folder. It counts those that the host compiles,
+and, with --launch, what launches in checked mode end with: a result, a report, or a crash. With --again a kernel that
+ends with a report is launched in other sizes, until one ends with a result: the reports before it were of the
+arguments. Nothing of the checkout is kept.
 """
 
 from __future__ import annotations
@@ -196,6 +196,7 @@ def main() -> None:
         "--include", type=Path, action="append", default=[], help="a folder of headers of the build"
     )
     parser.add_argument("--only", default="", help="what paths contain")
+    parser.add_argument("--suffix", default=".cu", help="how the names of the files end")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.alone:
@@ -203,7 +204,9 @@ def main() -> None:
             for row in one_file(options.checkout, options.launch, options.again, tuple(options.include)):
                 print(f"\n{_ROW}{json.dumps(row)}", flush=True)
         return
-    paths = [path for path in sorted(options.checkout.rglob("*.cu")) if options.only in str(path)]
+    paths = [
+        path for path in sorted(options.checkout.rglob(f"*{options.suffix}")) if options.only in str(path)
+    ]
     paths = [path for path in paths if "__global__" in path.read_text(errors="replace")]
     rows: list[dict[str, Any]] = []
     if options.out:

@@ -11,6 +11,7 @@ from .build import STANDARDS, Build
 from .conditions import Conditions
 from .definitions import definitions, of_compiler
 from .host_macros import without_host_macros
+from .render import is_own, prelude
 
 #: Headers with something for kernels. Of others, a kernel can use nothing but what `definitions` gives.
 _OF_DEVICE = re.compile(
@@ -78,6 +79,7 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = (), build: Bu
     build = build or Build()
     folders = (*folders, *build.include)
     seen: set[Path] = set()
+    seen_preludes: set[str] = set()
     used = set(re.findall(r"\w+", source))
     left_out: list[str] = []
     conditions = Conditions(STANDARDS[build.std])
@@ -98,6 +100,10 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = (), build: Bu
                     lines += [put(own[1], wanted, (own[0].parent, *folders)), f'#line {number + 1} "{name}"']
                 else:
                     lines.append("")
+            elif include[2] is not None and wanted.startswith("prelude/") and is_own(wanted):
+                preludes = [prelude(wanted)] if wanted not in seen_preludes else []
+                seen_preludes.add(wanted)
+                lines += [*preludes, f'#line {number + 1} "{name}"']
             elif wanted == "cub/cub.cuh":
                 lines += [
                     f"#include <{part}>" for part in dict.fromkeys(_CUB[one] for one in _CUB if one in used)

@@ -69,6 +69,7 @@ _SPACES = {
     | {"this_thread_block", "this_grid", "this_cluster", "tiled_partition", "coalesced_threads"},
 }
 #: The first line that is not of the prelude.
+_LINE = re.compile(rb'^#line \d+ "([^"]*)"', re.MULTILINE)
 _OWN = re.compile(rb'^#line \d+ "(?!prelude/)', re.MULTILINE)
 
 
@@ -320,15 +321,25 @@ def _unneeded_headers(source: bytes, items: list[_Item]) -> Iterator[tuple[str, 
             yield "", (item.node.start_byte, item.node.end_byte)
 
 
+def _preludes(source: bytes) -> list[tuple[int, int]]:
+    """The ranges of a text that are of the prelude."""
+    marks = [(match.start(), match[1].startswith(b"prelude/")) for match in _LINE.finditer(source)]
+    own = _OWN.search(source)
+    ends = [at for at, _ in marks[1:]] + [len(source)]
+    inside = [(at, end) for (at, is_given), end in zip(marks, ends, strict=True) if is_given]
+    return [(0, own.start()), *inside] if own else []
+
+
 def needed(text: str) -> str:
     """The text with what its kernel does not need overwritten by spaces, and a comment that names it."""
     source = text.encode()
-    own = _OWN.search(source)
+    given = _preludes(source)
     items, kept, annotated = _kept(source)
     headers = list(_unneeded_headers(source, [item for item in items if id(item) in kept]))
     spans, host = [place for _, place in headers], [name for name, _ in headers]
     for item in items:
-        if item.node.type.startswith("preproc") or (own and item.node.start_byte < own.start()):
+        at = item.node.start_byte
+        if item.node.type.startswith("preproc") or any(start <= at < end for start, end in given):
             continue
         nodes = _left_out(item.node, annotated) if id(item) in kept else [item.node]
         host += sorted(item.names) if item.of_host else []

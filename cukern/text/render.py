@@ -263,6 +263,22 @@ def render(
     return Rendered(text, template, dict(variables), plain)
 
 
+@lru_cache(maxsize=32)
+def prelude(template: str) -> str:
+    """A file of the library's own ``prelude/`` for a plain text, as compilers of GPUs and of the host take it.
+
+    Its host's half is what a host's compiler gets even where the text defines what those of CUDA do.
+    """
+    with _lock:
+        body = place_directives(environment().get_template(template).render({}))
+    macros = ("__CUDACC__", "__CUDA_ARCH__")
+    hide = "\n".join(f'#pragma push_macro("{name}")\n#undef {name}' for name in macros)
+    show = "\n".join(f'#pragma pop_macro("{name}")' for name in macros)
+    return "\n".join(
+        f"#ifndef __CUDACC_RTC__\n{part}\n#endif" if part != body else body for part in (hide, body, show)
+    )
+
+
 def locate(log: str) -> tuple[str, int] | None:
     """The template and line of the first error in a compiler's log, as given by ``#line`` directives."""
     for line in log.split("\n"):

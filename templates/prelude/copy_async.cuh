@@ -2,6 +2,8 @@
 // calls of commit_copies is one group; wait_copies<N> waits for all but its last N groups, which it may then read itself;
 // copies_arrive for all that it has sent, and lets the other threads of the warp see them.
 // ask_ahead prefetches the sector of memory at an address to the L2 cache; nothing is read.
+#ifndef CUKERN_COPY_ASYNC
+#define CUKERN_COPY_ASYNC
 #ifdef CUKERN_FIBERS  // on the host, where threads wait for each other: what they read before it has come is wrong
 
 namespace cukern {
@@ -95,3 +97,4 @@ __device__ __forceinline__ void copies_arrive() {
 }
 
 #endif
+#endif  // CUKERN_COPY_ASYNC

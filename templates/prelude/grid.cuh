@@ -1,6 +1,8 @@
 // A barrier of all blocks of a grid, which because of it a launch starts together: at most as many as run at once.
 // On the host a grid is a row of clusters, and its blocks wait for those of their cluster.
 // Source: cooperative_groups.h, grid_group; the driver gives such a launch a word that is 0 at first.
+#ifndef CUKERN_GRID
+#define CUKERN_GRID
 <% include "prelude/cluster.cuh" %>
 #ifdef __CUDACC__
 
@@ -39,3 +41,4 @@ inline void grid_wait(unsigned, CUKERN_HERE) { cluster_wait(file, line); }
 inline void grid_barrier(CUKERN_HERE) { cluster_barrier(file, line); }
 
 #endif
+#endif  // CUKERN_GRID

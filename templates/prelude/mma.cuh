@@ -7,6 +7,8 @@
 //   in element i of D    row g + 8 * (i / 2), column 2 * q + i % 2
 // A word has as many elements as fit, the first in its low bits. Source: PTX ISA, mma, ldmatrix, stmatrix.
 // The order of the sums, and how they are rounded, is not said there.
+#ifndef CUKERN_MMA
+#define CUKERN_MMA
 <% include "prelude/tensor_types.cuh" %>
 #ifdef __CUDACC__
 
@@ -147,3 +149,4 @@ inline void store_matrices_transposed(void* row, const unsigned (&from)[N], CUKE
 }
 
 #endif
+#endif  // CUKERN_MMA

@@ -1,4 +1,6 @@
 // A value read from memory by one thread alone: a GPU does not keep it in a multiprocessor's cache.
+#ifndef CUKERN_STREAMING
+#define CUKERN_STREAMING
 template <typename T>
 __device__ __forceinline__ T load_streaming(const T* from) {
 #ifdef __CUDA_ARCH__
@@ -27,3 +29,4 @@ __device__ __forceinline__ void store_streaming(T* to, const T& value) {
 #endif
     *to = value;
 }
+#endif  // CUKERN_STREAMING

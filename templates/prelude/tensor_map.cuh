@@ -5,6 +5,8 @@
 // the array's first element along the innermost axis, and along the others anywhere; only what is copied from an array may
 // begin before its first element. Elsewhere a GPU meets an illegal instruction.
 // Source: PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, shared memory layouts.
+#ifndef CUKERN_TENSOR_MAP
+#define CUKERN_TENSOR_MAP
 <% include "prelude/bulk_copy.cuh" %>
 
 // Made by cukern.TensorMap. A kernel takes it as `const __grid_constant__ TensorMap map`.
@@ -265,3 +267,4 @@ inline void add_tile(const TensorMap& map, const int (&at)[RANK], const T* from,
 }
 
 #endif
+#endif  // CUKERN_TENSOR_MAP

@@ -1,6 +1,8 @@
 // What warps of a block that do different work need: barriers for some of them, registers moved between them (sm_90a), and
 // one lane of a warp to do what one thread does. All 32 lanes of a warp call each function together.
 // Source: PTX ISA, barrier, setmaxnreg, elect.
+#ifndef CUKERN_WARP_ROLES
+#define CUKERN_WARP_ROLES
 #ifdef __CUDACC__
 
 // Waits until `threads` threads, a multiple of 32, have come to the barrier of this number, 1 to 15.
@@ -144,3 +146,4 @@ inline T in_register(T value) {
 // The number of a thread's warpgroup, which the compiler knows to be the same for a warp: what depends on it, such as matrices of wgmma
 // in shared memory, is in registers of the warp then.
 __device__ __forceinline__ int own_group() { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0); }
+#endif  // CUKERN_WARP_ROLES

@@ -4,6 +4,8 @@
 //
 // Lane 4 * g + q of warp w has, of D (64, N) in float, in d[i]
 //   row 16 * w + g + 8 * (i / 2 % 2), column 8 * (i / 4) + 2 * q + i % 2
+#ifndef CUKERN_WGMMA
+#define CUKERN_WGMMA
 <% include "prelude/async_proxy.cuh" %>
 <% include "prelude/tensor_types.cuh" %>
 #ifdef __CUDACC__
@@ -239,3 +241,4 @@ template <int N>
 inline void wgmma_made(float (&)[N]) {}
 
 #endif
+#endif  // CUKERN_WGMMA

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import cukern as ck
 
 #: An instruction on two integers, and what it gives.
-INTEGERS = {
+INTEGERS: dict[str, Callable[..., Any]] = {
     "lop3.b32 %0, %1, %2, 0x0f0f, 0x96": lambda a, b: a ^ b ^ 0x0F0F,
     "lop3.b32 %0, %1, %2, 0x0f0f, 0xe8": lambda a, b: (a & b) | (a & 0x0F0F) | (b & 0x0F0F),
     "prmt.b32 %0, %1, %2, 0x3415": lambda a, b: (
@@ -41,16 +44,125 @@ INTEGERS = {
     "mov.u32 %0, %%laneid": lambda a, b: np.arange(len(a), dtype=np.uint32),
     "mov.u32 %0, %%lanemask_lt": lambda a, b: (1 << np.arange(len(a), dtype=np.uint64)) - 1,
     "shfl.sync.down.b32 %0, %1, 1, 31, 0xffffffff": lambda a, b: np.append(a[1:], a[-1]),
+    "shfl.sync.bfly.b32 %0, %1, 3, 0x1f, -1": lambda a, b: a[np.arange(32) ^ 3],
+    "{ .reg .pred p; .reg .b32 t; shfl.sync.up.b32 t|p, %1, 2, 0x0, -1; selp.b32 %0, t, 7, p; }": lambda a, b: (
+        np.append([7, 7], a[:-2])
+    ),
+    "{ .reg .pred p; .reg .b32 t; shfl.sync.down.b32 t|p, %1, 3, 0x181f, -1; selp.b32 %0, t, 9, p; }": lambda a, b: (
+        np.where(np.arange(32) % 8 < 5, np.roll(a, -3), 9)
+    ),
+    "redux.sync.add.u32 %0, %1, 0xffffffff": lambda a, b: np.full_like(a, a.sum(dtype=np.uint32)),
+    "redux.sync.min.s32 %0, %1, -1": lambda a, b: np.full_like(a, a.view(np.int32).min().view(np.uint32)),
+    "match.any.sync.b32 %0, 7, 0xffffffff": lambda a, b: np.full_like(a, 2**32 - 1),
+    "{ .reg .pred p; elect.sync %0|p, 0xffffffff; mov.u32 %0, 3; }": lambda a, b: np.full_like(a, 3),
+    "bfind.u32 %0, %1": lambda a, b: np.where(a == 0, -1.0, np.floor(np.log2(np.maximum(a, 1)))).astype(
+        np.int64
+    ),
+    "bfind.shiftamt.u32 %0, %1": lambda a, b: np.where(
+        a == 0, 2.0**32 - 1, 31 - np.floor(np.log2(np.maximum(a, 1)))
+    ),
+    "prmt.b32.b4e %0, %1, %2, %1": lambda a, b: _permuted(a, b, [0x5670, 0x6701, 0x7012, 0x0123], a),
+    "sad.u32 %0, %1, %2, 5": lambda a, b: np.maximum(a, b) - np.minimum(a, b) + np.uint32(5),
+    "dp4a.u32.u32 %0, %1, %2, 3": lambda a, b: (
+        3 + (a.view(np.uint8).astype(int) * b.view(np.uint8)).reshape(-1, 4).sum(1)
+    ),
+    "cvt.pack.sat.s8.s32.b32 %0, %1, %2, 0x12345678": lambda a, b: (
+        0x56780000
+        | (np.clip(a.view(np.int32), -128, 127) & 255) << 8
+        | np.clip(b.view(np.int32), -128, 127) & 255
+    ),
+    "{ .reg .s16 h; cvt.sat.s16.s32 h, %1; cvt.s32.s16 %0, h; }": lambda a, b: np.clip(
+        a.view(np.int32), -32768, 32767
+    ),
+    "{ .reg .u8 h; cvt.u8.u32 h, %1; cvt.u32.u8 %0, h; }": lambda a, b: a & 255,
+    "{ .reg .pred p, q; setp.lt.and.s32 p|q, %1, %2, 1; selp.u32 %0, 4, 6, q; }": lambda a, b: np.where(
+        a.view(np.int32) < b.view(np.int32), 6, 4
+    ),
+    "{ .reg .pred p; setp.hi.u32 p, %1, %2; @!p mov.u32 %0, 1; @p mov.u32 %0, 2; }": lambda a, b: 1 + (a > b),
+    "{ .reg .pred p; .reg .u32 n; mov.u32 n, 0; LOOP: add.u32 n, n, 3; setp.lt.u32 p, n, 20; "
+    "@p bra LOOP; mov.u32 %0, n; }": lambda a, b: np.full_like(a, 21),
+    "{ .reg .b64 w, v; mul.wide.u32 w, %1, %2; mad.wide.u32 v, %1, %1, w; shr.u64 v, v, 32; cvt.u32.u64 %0, v; }": (
+        lambda a, b: (a.astype(np.uint64) * b + a.astype(np.uint64) * a) >> np.uint64(32)
+    ),
+    "{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %1; mov.b32 %0, {hi, lo}; }": lambda a, b: a << 16 | a >> 16,
+    "{ .reg .b64 w; mov.b64 w, {%1, %2}; bfe.u64 w, w, 20, 30; cvt.u32.u64 %0, w; }": lambda a, b: (
+        (a.astype(np.uint64) | b.astype(np.uint64) << np.uint64(32)) >> np.uint64(20) & np.uint64(2**30 - 1)
+    ),
+    "mov.u32 %0, %%ntid.x": lambda a, b: np.full_like(a, 32),
+    "{ .reg .b32 x, y; and.b32 x, %1, 0xbbffbbff; and.b32 y, %2, 0xbbffbbff; add.f16x2 %0, x, y; }": lambda a, b: (
+        _halves(a, b, np.float16, lambda x, y: x + y)
+    ),
+    "{ .reg .b32 x, y; and.b32 x, %1, 0xbbffbbff; and.b32 y, %2, 0xbbffbbff; "
+    "fma.rn.bf16x2 %0, x, y, x; }": lambda a, b: _halves(a, b, ml_dtypes.bfloat16, lambda x, y: x * y + x),
+    "{ .reg .b32 x, y; and.b32 x, %1, 0xbbffbbff; and.b32 y, %2, 0xbbffbbff; max.f16x2 %0, x, y; }": lambda a, b: (
+        _halves(a, b, np.float16, np.fmax)
+    ),
+    "{ .reg .f32 x, y; cvt.rn.f32.u32 x, %1; cvt.rn.f32.u32 y, %2; cvt.rn.bf16x2.f32 %0, x, y; }": lambda a, b: (
+        a.astype(ml_dtypes.bfloat16).view(np.uint16).astype(np.uint32) << 16
+        | b.astype(ml_dtypes.bfloat16).view(np.uint16)
+    ),
+    "{ .reg .f32 x; .reg .b16 h; cvt.rn.f32.s32 x, %1; mul.f32 x, x, 0f2C000000; "
+    "cvt.rn.satfinite.e4m3x2.f32 h, x, x; cvt.u32.u16 %0, h; }": lambda a, b: _e4m3(a.view(np.int32)) * 257,
+    "{ .reg .f32 x; cvt.rn.f32.u32 x, %1; cvt.rna.tf32.f32 %0, x; }": lambda a, b: (
+        a.astype(np.float32).view(np.uint32) + 0x1000 & ~np.uint32(0x1FFF)
+    ),
     "{ .reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; }": lambda a, b: (
         np.full_like(a, sum(1 << i for i in range(32) if a[i]))
     ),
 }
+
+
+def _permuted(a: np.ndarray, b: np.ndarray, selectors: list[int], chosen: np.ndarray) -> np.ndarray:
+    """The bytes of both that the selector of a mode names."""
+    both = [x | y << 32 for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+    selected = [selectors[c & 3] for c in chosen.tolist()]
+    return np.array(
+        [
+            sum((word >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i for i in range(4))
+            for word, selector in zip(both, selected, strict=True)
+        ]
+    )
+
+
+def _halves(a: np.ndarray, b: np.ndarray, dtype: Any, function: Callable[..., np.ndarray]) -> np.ndarray:
+    """A function of pairs of 16-bit floats without the bits that make large ones."""
+    x, y = ((one & np.uint32(0xBBFFBBFF)).view(dtype).astype(float) for one in (a, b))
+    return np.asarray(function(x, y).astype(dtype).view(np.uint32))
+
+
+def _rounded_to_zero(x: np.ndarray, dtype: Any) -> np.ndarray:
+    near = x.astype(dtype)
+    return np.where(np.abs(near.astype(float)) > np.abs(x), np.nextafter(near, dtype(0)), near)
+
+
+def _e4m3(x: np.ndarray) -> np.ndarray:
+    scaled = np.clip(x.astype(np.float32) * np.float32(2.0**-39), -448, 448)
+    return scaled.astype(ml_dtypes.float8_e4m3fn).view(np.uint8).astype(np.uint32)
+
+
 #: The same of floats.
-FLOATS = {
+FLOATS: dict[str, Callable[..., Any]] = {
     "fma.rn.f32 %0, %1, %2, %1": lambda a, b: (a.astype(float) * b + a).astype(np.float32),
     "ex2.approx.ftz.f32 %0, %1": np.exp2,
     "rcp.approx.f32 %0, %2": lambda a, b: 1 / b,
     "tanh.approx.f32 %0, %1": np.tanh,
+    "sub.rz.f32 %0, %1, 0f33000000": lambda a, b: _rounded_to_zero(a.astype(float) - 2.0**-25, np.float32),
+    "fma.rn.sat.f32 %0, %1, %1, 0f3E800000": lambda a, b: np.clip(a.astype(float) ** 2 + 0.25, 0, 1).astype(
+        np.float32
+    ),
+    "lg2.approx.f32 %0, 0f41200000": lambda a, b: np.full_like(a, np.log2(10)),
+    "sqrt.rn.f32 %0, 0f40000000": lambda a, b: np.full_like(a, np.sqrt(np.float32(2))),
+    "copysign.f32 %0, %1, %2": lambda a, b: np.copysign(b, a),
+    "{ .reg .pred p; setp.gtu.f32 p, %1, %2; selp.f32 %0, %1, %2, p; }": np.maximum,
+    "{ .reg .f64 d, e; cvt.f64.f32 d, %1; cvt.f64.f32 e, %2; fma.rn.f64 d, d, e, d; "
+    "cvt.rn.f32.f64 %0, d; }": lambda a, b: (a.astype(float) * b + a).astype(np.float32),
+    "{ .reg .b16 h; cvt.rz.f16.f32 h, %1; cvt.f32.f16 %0, h; }": lambda a, b: _rounded_to_zero(
+        a.astype(float), np.float16
+    ),
+    "{ .reg .b32 h; .reg .b16 l, m; cvt.rn.f16x2.f32 h, %1, %2; mov.b32 {l, m}, h; cvt.f32.f16 %0, m; }": lambda a, b: (
+        a.astype(np.float16)
+    ),
+    "{ .reg .b16 h; cvt.rn.bf16.f32 h, %1; mov.b32 %0, {0, h}; }": lambda a, b: a.astype(ml_dtypes.bfloat16),
     "neg.f32 %0, %1": lambda a, b: -a,
     "abs.f32 %0, %2": lambda a, b: np.abs(b),
     "min.f32 %0, %1, %2": np.minimum,

@@ -383,3 +383,47 @@ def test_planted_mistakes(name: str) -> None:
     found = [(report.kind, int((report.place or ":0").rpartition(":")[2])) for report in reports]
     lines = [number for number, row in enumerate(one.split("\n"), 1) if line and line in row]
     assert any(report[0] == kind and (not lines or report[1] in lines) for report in found), (found, lines)
+
+
+#: A plain text that includes the library's headers, and has an asm statement of its own.
+WITH_HEADERS = """
+#include "prelude/mma.cuh"
+#include "prelude/copy_async.cuh"
+#include <cuda_fp16.h>
+__global__ void multiply(const __half* a, const __half* b, float* d) {
+    __shared__ __align__(16) __half of_a[16][16], of_b[16][8];
+    const int lane = threadIdx.x;
+    copy_async((float4*)&of_a[lane / 2][lane % 2 * 8], (const float4*)(a + 8 * lane));
+    if (lane < 16) copy_async((float4*)&of_b[lane][0], (const float4*)(b + 8 * lane));
+    asm volatile("cp.async.commit_group;");
+    wait_copies<0>();
+    __syncwarp();
+    unsigned left[4], right[2];
+    float sums[4] = {};
+    load_matrices(left, &of_a[lane % 16][lane / 16 * 8]);
+    load_matrices_transposed(right, of_b[lane % 16]);
+#ifdef __CUDA_ARCH__
+    mma<__half>(sums, left, right);
+#endif
+    for (int i = 0; i < 4; ++i) d[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = sums[i];
+}
+"""
+
+
+def test_headers_of_the_prelude(device: ck.Device) -> None:
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-4, 5, shape).astype(np.float16) for shape in ((16, 16), (16, 8)))
+    d = ck.zeros((16, 8))
+    ck.Kernel(WITH_HEADERS, block=32, plain=True)(ck.asarray(a), ck.asarray(b), d, grid=1)
+    np.testing.assert_array_equal(d.numpy(), a.astype(float) @ b.astype(float))
+
+
+def test_a_warp_that_reads_a_copy_too_early_is_named() -> None:
+    text = WITH_HEADERS.replace("wait_copies<0>();", "")
+    with ck.device("host"), ck.testing.checked(collect=True) as reports:
+        a, b, d = ck.ones((16, 16), "float16"), ck.ones((16, 8), "float16"), ck.zeros((16, 8))
+        ck.Kernel(text, block=32, plain=True)(a, b, d, grid=1)
+    assert {report.kind for report in reports} == {"unset"}
+    lines = text.split("\n")
+    named = [lines[int(report.place.rpartition(":")[2]) - 1].strip().partition("(")[0] for report in reports]
+    assert named == ["load_matrices", "load_matrices_transposed"]

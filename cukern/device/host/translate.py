@@ -227,7 +227,9 @@ static void run_thread(const Launch* launch) {{
 
 
 #: Headers of which nearly every function is one of these.
-_WAITING = re.compile(r"^\s*#\s*include\s*<(?:cooperative_groups|cub/|cuda/|cuda_pipeline|mma\.h)", re.MULTILINE)
+_WAITING = re.compile(
+    r"^\s*#\s*include\s*<(?:cooperative_groups|cub/|cuda/|cuda_pipeline|mma\.h)", re.MULTILINE
+)
 
 
 def variable_table(unit: Unit) -> str:

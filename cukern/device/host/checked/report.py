@@ -266,9 +266,10 @@ class Reader:
     def _report(self, raw: RawReport) -> KernelReport:
         kind = _KINDS[raw.kind]
         text = raw.text.decode(errors="replace")
-        place = self._where(
-            raw.here, raw if kind in ("lane", "fault") or not self._lines.get(raw.here.place) else None
-        )
+        line = self._lines.get(raw.here.place, "")
+        # Of what a warp does as one, where it is called.
+        called = kind in ("lane", "fault") or not line or line.startswith("prelude/")
+        place = self._where(raw.here, raw if called else None)
         if raw.kind in (9, 10, 11):
             return self._fault(kind, text, self._lines.get(raw.here.place, ""))
         name, element, described = self._element(raw)

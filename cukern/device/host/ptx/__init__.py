@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from ....errors import TemplateError
-from ....text.line_directives import directive, place_directives
+from ....text.line_directives import directive
+from ....text.render import prelude
 from .table import CXX, HALF, MAPS, ROWS, Row
 
 _ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b\s*(?:(?:volatile|__volatile__|__volatile)\b)?\s*\(")
@@ -398,20 +399,8 @@ def _statements(text: str) -> Iterator[_Asm]:
         yield _Asm(match.start(), end, block + (" " if lines else "") + lines, tuple(needs))
 
 
-@cache
-def _prelude(name: str) -> str:
-    """A file of ``templates/prelude``, with the host's half chosen whatever the text before it defines."""
-    from ....text.render import environment
-
-    body = place_directives(environment().get_template(name).render({}))
-    hidden = ("__CUDACC__", "__CUDA_ARCH__")
-    hide = "\n".join(f'#pragma push_macro("{one}")\n#undef {one}' for one in hidden)
-    show = "\n".join(f'#pragma pop_macro("{one}")' for one in hidden)
-    return f"{hide}\n{body}\n{show}\n"
-
-
 def _headers(needs: dict[str, None]) -> str:
-    return "".join(_prelude(one) if "/" in one else f"#include <{one}>\n" for one in needs)
+    return "".join(f"{prelude(one)}\n" if "/" in one else f"#include <{one}>\n" for one in needs)
 
 
 def asm_edits(text: str) -> Iterator[tuple[int, int, str]]:

@@ -23,7 +23,7 @@ inline void set_bits(To& to, From from) {
     const unsigned long long bits = bits_of(from);
     __builtin_memcpy((void*)&to, &bits, sizeof(To));
 }
-// A register as a value of a type, and a value to a register: integers are widened, all else are bits.
+// A register as a value of a type, and a value to a register: numbers of one kind are converted, all else are bits.
 template <class T, class From>
 inline T in(From x) {
     if constexpr ((is_whole<T> && is_whole<From>) || (is_float<T> && is_float<From>)) {
@@ -36,7 +36,7 @@ inline T in(From x) {
 }
 template <class To, class T>
 inline void out(To& to, T value) {
-    if constexpr (is_whole<To> && is_whole<T>) to = (To)value;
+    if constexpr ((is_whole<To> && is_whole<T>) || (is_float<To> && is_float<T>)) to = (To)value;
     else set_bits(to, value);
 }
 // The register that is written `_`.

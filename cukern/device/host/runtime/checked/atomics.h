@@ -213,10 +213,11 @@ static void* copied(void* to, const void* from, size_t size, uintptr_t pc) {
 // Shared memory that is filled with what unset memory holds is unset: a copy is on its way to it, whose place is kept.
 static void* filled(void* to, int value, size_t size, uintptr_t pc) {
     const uintptr_t at = (uintptr_t)to;
+    const bool is_on_its_way = s.on && value == unset && at - s.shared_arena < shared_span;
     access_range(at, size, true, pc);
-    memset(to, value, size);
+    memset(to, is_on_its_way ? fill : value, size);
     if (s.suspect_count) settle_suspects();
-    if (s.on && value == unset && at - s.shared_arena < shared_span) {
+    if (is_on_its_way) {
         Area* r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
         const size_t from = at - r->start, end = from + size;
         for (size_t cell = from >> r->shift; end <= r->bytes && cell << r->shift < end; ++cell) r->writes[cell] &= place_mask << place_shift;

@@ -1,0 +1,124 @@
+"""Intrinsics that few kernels call: halves and integers by direction, 8-bit floats, bits, Bessel functions."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+
+import cukern as ck
+
+HALVES = """
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+#include <cuda_fp8.h>
+__global__ void halves(const float* x, const long long* n, float* out, int* whole, unsigned* fp8, int count) {
+    const int i = threadIdx.x;
+    const __half h = __float2half(x[i]);
+    const __nv_bfloat16 b = __float2bfloat16(x[i]);
+    int at = 0;
+#define PUT(value) whole[at++ * count + i] = (int)(value)
+    PUT(__half2int_rd(h)); PUT(__half2uint_ru(h)); PUT(__half2short_rd(h)); PUT(__half2ushort_ru(h));
+    PUT(__half2ll_ru(h));
+    PUT(__bfloat162int_ru(b)); PUT(__bfloat162ll_rd(b)); PUT(__bfloat162short_ru(b));
+    at = 0;
+#define PUT_FLOAT(value) out[at++ * count + i] = (float)(value)
+    PUT_FLOAT(__int2half_rz((int)n[i])); PUT_FLOAT(__int2half_ru((int)n[i])); PUT_FLOAT(__ll2half_rd(n[i]));
+    PUT_FLOAT(__int2bfloat16_rz((int)n[i])); PUT_FLOAT(__ll2bfloat16_ru(n[i]));
+    PUT_FLOAT(__uint2bfloat16_rd((unsigned)n[i]));
+    PUT_FLOAT(__half(__nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)(3 * i), __NV_E4M3)));
+    PUT_FLOAT(__half(__nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)(3 * i), __NV_E5M2)));
+    fp8[i] = __nv_cvt_halfraw_to_fp8(h, __NV_SATFINITE, __NV_E4M3);
+    fp8[count + i] = __nv_cvt_bfloat16raw_to_fp8(b, __NV_SATFINITE, __NV_E5M2);
+}
+"""
+
+
+def _toward(values: np.ndarray, dtype: np.dtype, direction: int) -> np.ndarray:
+    """Integers rounded to a 16-bit float down (-1), up (1), or to zero (0)."""
+    bits = 10 if dtype == np.float16 else 7
+    result = []
+    for value in values.tolist():
+        step = 2 ** max(0, abs(value).bit_length() - 1 - bits)
+        rounded = {-1: math.floor, 1: math.ceil, 0: math.trunc}[direction](value / step)
+        result.append(rounded * step)
+    return np.array(result, np.float32)
+
+
+def test_halves(device: ck.Device) -> None:
+    count = 64
+    x = np.random.default_rng(0).uniform(-300, 300, count).astype(np.float32)
+    n = np.random.default_rng(1).integers(-60000, 60000, count)
+    out, whole, fp8 = ck.zeros((8, count)), ck.zeros((8, count), "int32"), ck.zeros((2, count), "uint32")
+    ck.Kernel(HALVES, block=count, plain=True)(ck.asarray(x), ck.asarray(n), out, whole, fp8, count, grid=1)
+    h, b = x.astype(np.float16).astype(float), x.astype(ml_dtypes.bfloat16).astype(float)
+    no_less = np.maximum
+    expected = [np.floor(h), no_less(np.ceil(h), 0), np.floor(h), no_less(np.ceil(h), 0), np.ceil(h)]
+    expected += [np.ceil(b), np.floor(b), np.ceil(b)]
+    np.testing.assert_array_equal(whole.numpy(), np.array(expected))
+    half, bfloat = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
+    unsigned = n.astype(np.uint32).astype(np.int64)
+    made = [_toward(n, half, 0), _toward(n, half, 1), _toward(n, half, -1), _toward(n, bfloat, 0)]
+    made += [_toward(n, bfloat, 1), _toward(unsigned, bfloat, -1)]
+    codes = (3 * np.arange(count)).astype(np.uint8)
+    made += [codes.view(one).astype(np.float32) for one in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)]
+    np.testing.assert_array_equal(out.numpy(), np.array(made))
+    small = [
+        x.astype(np.float16).astype(ml_dtypes.float8_e4m3fn),
+        x.astype(ml_dtypes.bfloat16).astype(ml_dtypes.float8_e5m2),
+    ]
+    np.testing.assert_array_equal(fp8.numpy(), np.array([one.view(np.uint8) for one in small]))
+
+
+INTEGERS = """
+__global__ void integers(const unsigned* x, const unsigned* y, unsigned* out, double* bessel, int count) {
+    const int i = threadIdx.x;
+    const unsigned a = x[i], b = y[i];
+    bool first, second;
+    out[i] = __vibmax_s32((int)a, (int)b, &first) + (first ? 1u : 0u);
+    out[count + i] = __vibmin_u16x2(a, b, &first, &second) ^ (first ? 2u : 0u) ^ (second ? 1u : 0u);
+    out[2 * count + i] = __fns(a, i % 32, i % 5 - 2);
+    out[3 * count + i] = __dp2a_lo((int)a, (int)b, 5);
+    out[4 * count + i] = __dp2a_hi(a, b, 5u);
+    bessel[i] = cyl_bessel_i0(i / 4.0 - 8);
+    bessel[count + i] = cyl_bessel_i1(i / 4.0 - 8);
+}
+"""
+
+
+def test_integers(device: ck.Device) -> None:
+    count = 64
+    x, y = np.random.default_rng(2).integers(0, 2**32, (2, count), dtype=np.uint32)
+    out, bessel = ck.zeros((5, count), "uint32"), ck.zeros((2, count), "float64")
+    ck.Kernel(INTEGERS, block=count, plain=True)(ck.asarray(x), ck.asarray(y), out, bessel, count, grid=1)
+    expected: list[list[int]] = [[], [], [], [], []]
+    for i, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True)):
+        signed = [v - 2**32 if v >= 2**31 else v for v in (a, b)]
+        expected[0].append((max(signed) + (signed[0] >= signed[1])) % 2**32)
+        high, low = a >> 16 <= b >> 16, a & 0xFFFF <= b & 0xFFFF
+        pair = (a if high else b) & 0xFFFF0000 | (a if low else b) & 0xFFFF
+        expected[1].append(pair ^ (2 if high else 0) ^ (1 if low else 0))
+        expected[2].append(_nth_set(a, i % 32, i % 5 - 2))
+        halves = [np.int16(np.uint16(a >> 16 * k & 0xFFFF)) for k in (0, 1)]
+        chars = [np.int8(np.uint8(b >> 8 * k & 0xFF)) for k in (0, 1)]
+        expected[3].append((5 + sum(int(p) * int(q) for p, q in zip(halves, chars, strict=True))) % 2**32)
+        expected[4].append(
+            (5 + sum((a >> 16 * k & 0xFFFF) * (b >> 16 + 8 * k & 0xFF) for k in (0, 1))) % 2**32
+        )
+    np.testing.assert_array_equal(out.numpy(), np.array(expected))
+    points = np.arange(count) / 4 - 8
+    angle = (np.arange(20000) + 0.5) * np.pi / 20000
+    values = [
+        np.mean(np.exp(points[:, None] * np.cos(angle)) * np.cos(order * angle), axis=1) for order in (0, 1)
+    ]
+    np.testing.assert_allclose(bessel.numpy(), np.array(values), rtol=1e-12, atol=1e-13)
+
+
+def _nth_set(mask: int, base: int, n: int) -> int:
+    """The place of the n-th set bit from a bit on."""
+    if n == 0:
+        return base if mask >> base & 1 else 2**32 - 1
+    places = range(base, 32) if n > 0 else range(base, -1, -1)
+    found = [place for place in places if mask >> place & 1]
+    return found[abs(n) - 1] if len(found) >= abs(n) else 2**32 - 1

@@ -427,3 +427,72 @@ def test_a_warp_that_reads_a_copy_too_early_is_named() -> None:
     lines = text.split("\n")
     named = [lines[int(report.place.rpartition(":")[2]) - 1].strip().partition("(")[0] for report in reports]
     assert named == ["load_matrices", "load_matrices_transposed"]
+
+
+#: A warpgroup's product of 64 by 64 by 64 elements by descriptors, with A in shared memory and again in registers.
+WGMMA = """
+#include <cuda_bf16.h>
+__device__ static inline unsigned long long encoded(unsigned long long x) { return (x & 0x3FFFF) >> 0x4; }
+__device__ unsigned long long descriptor(const __nv_bfloat16* at) {
+    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(at));
+    const unsigned long long steps = encoded(16ull) << 16 | encoded(1024ull) << 32;
+    return encoded(address) | steps | 1llu << 62;
+}
+__device__ void multiply(float d[8][4], const __nv_bfloat16* a, const __nv_bfloat16* b, int more) {
+    const unsigned long long of_a = descriptor(a), of_b = descriptor(b);
+    asm volatile(
+        "{\\n.reg .pred p;\\nsetp.ne.b32 p, %34, 0;\\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "{REGISTERS}, "
+        "%32, %33, p, %35, %36, %37, %38;\\n}\\n"
+        : OUTPUTS
+        : "l"(of_a), "l"(of_b), "r"(more), "n"(1), "n"(1), "n"(0), "n"(0));
+}
+__global__ void product(const __nv_bfloat16* x, const __nv_bfloat16* y, float* out) {
+    extern __shared__ __align__(1024) __nv_bfloat16 held[];
+    __nv_bfloat16 *a = held, *b = held + 4096;
+    const int t = threadIdx.x;
+    for (int i = t; i < 4096; i += 128) {
+        const int row = i / 64, column = i % 64, at = row * 64 + ((column / 8 ^ row % 8) * 8 + column % 8);
+        a[at] = x[i], b[at] = y[i];
+    }
+    asm volatile("fence.proxy.async.shared::cta;" :::);
+    __syncthreads();
+    float d[8][4];
+    asm volatile("wgmma.fence.sync.aligned;\\n" ::: "memory");
+    for (int k = 0; k < 64; k += 16) multiply(d, a + k, b + k, k);
+    asm volatile("wgmma.commit_group.sync.aligned;\\n" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;\\n" :: "n"(0) : "memory");
+    for (int i = 0; i < 32; ++i)
+        out[(t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8) * 64 + i / 4 * 8 + t % 4 * 2 + i % 2] = (&d[0][0])[i];
+}
+""".replace("REGISTERS", ", ".join(f"%{i}" for i in range(32))).replace(
+    "OUTPUTS", ", ".join(f'"+f"(d[{i // 4}][{i % 4}])' for i in range(32))
+)
+
+
+def test_wgmma(device: ck.Device) -> None:
+    random = np.random.default_rng(0)
+    x, y = (random.integers(-4, 5, (64, 64)).astype(ml_dtypes.bfloat16) for _ in range(2))
+    out = ck.zeros((64, 64))
+    ck.Kernel(WGMMA, block=128, plain=True)(ck.asarray(x), ck.asarray(y), out, grid=1, shared=16384)
+    np.testing.assert_array_equal(out.numpy(), x.astype(float) @ y.astype(float).T)
+
+
+@pytest.mark.parametrize(
+    ("removed", "kind"),
+    [
+        ('asm volatile("wgmma.wait_group.sync.aligned %0;\\n" :: "n"(0) : "memory");', "fault"),
+        ('asm volatile("wgmma.fence.sync.aligned;\\n" ::: "memory");', "fault"),
+        ('asm volatile("fence.proxy.async.shared::cta;" :::);', "fault"),
+    ],
+    ids=["no wait", "no fence", "no fence of memory"],
+)
+def test_planted_mistakes_of_wgmma(removed: str, kind: str) -> None:
+    assert WGMMA.count(removed) == 1
+    with ck.device("host"), ck.testing.checked(collect=True) as reports:
+        x = ck.ones((64, 64), "bfloat16")
+        for text in (WGMMA, WGMMA.replace(removed, "")):
+            assert not reports, reports
+            ck.Kernel(text, block=128, plain=True)(x, x, ck.zeros((64, 64)), grid=1, shared=16384)
+    assert kind in {report.kind for report in reports}, reports

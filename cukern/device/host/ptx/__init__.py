@@ -74,9 +74,11 @@ class _Statement:
         labels: the labels that are jumped to.
         carries: whether an instruction has set the carry.
         needs: the headers of the instructions.
+        in_place: whether outputs are variables of the text itself, as what is written later needs them.
     """
 
     where: str
+    in_place: bool = False
     names: list[dict[str, str]] = field(default_factory=lambda: [{}])
     declared: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -252,6 +254,8 @@ def _filled(row: Row, groups: dict[str, str], opcode: str, operands: list[str], 
         comma, name, mapped, number, address, letter = match.groups()
         if comma:
             return f", {operand(int(name))}" if int(name) < len(given) else ""
+        if mapped == "matrix":  # in registers, or described
+            return f"cukern::Words{{{{{operand(1)}}}}}" if given[1].startswith("{") else operand(1)
         if mapped == "given":
             return "true" if groups[name] else "false"
         if name:
@@ -305,6 +309,10 @@ def _operands(text: str, first: int, statement: _Statement, outputs: bool) -> li
         statement.names[0][str(first + i)] = variable
         if match[1]:
             statement.names[0][match[1]] = variable
+        if outputs and statement.in_place:
+            statement.declared.append(f"auto& {variable} = {expression};")
+            given_back.append("")
+            continue
         reads = not outputs or "+" in match[2]
         statement.declared.append(f"{kind} {variable} = {f'({kind}){expression}' if reads else '0'};")
         if outputs:
@@ -354,6 +362,7 @@ def _block(inside: str, where: str) -> tuple[str, dict[str, None]]:
     code = re.sub(r"//[^\n]*|(?s:/\*.*?\*/)", " ", code.replace("%%", "%")).replace("%=", "0")
     code = re.sub(r"%([{}|])", r"\1", code).replace("\n", " ")
     outputs, inputs = ([*sections, "", ""])[:2]
+    statement.in_place = "wgmma.mma_async" in code
     given_back = _operands(outputs, 0, statement, True)
     _operands(inputs, len(given_back), statement, False)
     _instructions(code, statement)

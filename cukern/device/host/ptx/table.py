@@ -504,6 +504,12 @@ _ASYNC = [
     _row("mapa(?:.shared::cluster)?.u(?:32|64)", "cukern::in_block($1, $2)", CLUSTER, True),
 ]
 _OTHERS = [
+    _row(
+        r"wgmma.mma_async.sync.aligned.m64n(?P<n>\d+)k(?:8|16|32).f32.(?P<a>f16|bf16|tf32|e4m3).(?P=a)",
+        "cukern::wgmma_of<cukern::factor::${a}, ${n}>(cukern::sums($0), ${1:matrix}, $2, $3, $4, $5${,6}${,7});",
+        WGMMA,
+        True,
+    ),
     _row("wgmma.fence.sync.aligned", "wgmma_fence();", WGMMA, True),
     _row("wgmma.commit_group.sync.aligned", "wgmma_commit();", WGMMA, True),
     _row(

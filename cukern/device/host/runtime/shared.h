@@ -49,12 +49,13 @@ static void free_shared(Worker* w) {
     if (w->images) munmap(w->images, w->images_bytes);
 }
 
-// Dynamic shared memory ends with the pages, but for what its alignment takes; in a checked launch it is watched elsewhere.
+// Dynamic shared memory ends with the pages, but for what its alignment takes, which is what swizzles need; in a checked launch
+// it is watched elsewhere.
 static char* dynamic_shared_of(const Worker* w, unsigned rank, size_t bytes) {
 #ifdef CUKERN_CHECKED
     return shared_place(rank);
 #endif
-    return w->shared[rank] + shared_pages - ((bytes + 127) & ~(size_t)127);
+    return w->shared[rank] + shared_pages - ((bytes + 1023) & ~(size_t)1023);
 }
 
 static char* static_place(const Worker* w) { return (char*)w->thread_index + w->job->build->shared_low; }

@@ -127,6 +127,17 @@ class Unit:
     checked: bool = False
     plain: bool = False
 
+    @property
+    def grid_group_meets(self) -> bool:
+        """Whether all blocks of a grid may meet by cooperative groups."""
+        return {"this_grid", "sync"} <= self.calls
+
+    @property
+    def host_cluster(self) -> Dim3:
+        """The blocks that the host runs together along each axis; zeros for all of a grid, where so many can."""
+        alone = self.signature.cluster == (1, 1, 1)
+        return (0, 0, 0) if alone and self.grid_group_meets else self.signature.cluster
+
 
 def _expanded(type_text: str, typedefs: dict[str, str]) -> list[str]:
     """The words of a type, with aliases and macros expanded."""

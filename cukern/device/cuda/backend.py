@@ -129,7 +129,7 @@ class CudaFunction:
 
 def _is_cooperative(unit: Unit) -> bool:
     """Whether the blocks of a launch meet, for which all of them must run at once."""
-    return not unit.calls.isdisjoint({"grid_barrier", "grid_arrive"}) or {"this_grid", "sync"} <= unit.calls
+    return not unit.calls.isdisjoint({"grid_barrier", "grid_arrive"}) or unit.grid_group_meets
 
 
 def _code(param: Param, value: Any = None) -> str:

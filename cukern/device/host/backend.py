@@ -229,7 +229,7 @@ class HostFunction:
             variables,
             len(variables),
             quick,
-            (ctypes.c_uint * 3)(*unit.signature.cluster),
+            (ctypes.c_uint * 3)(*unit.host_cluster),
         )
         self._unit = unit
         _functions[self._handle] = self

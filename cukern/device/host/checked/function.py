@@ -172,7 +172,7 @@ class _Build:
         self.packing = packing or Packing(unit, kernel)
         self.handle = _library()[0].cukern_register(
             *(ctypes.addressof(kernel), self.packing.nbytes, self.packing.table, flushes),
-            (ctypes.c_uint * 3)(*unit.signature.cluster),
+            (ctypes.c_uint * 3)(*unit.host_cluster),
         )
         own = _lasting(path.read_bytes())
         #: The names of variables that are not shared, as the runtime numbers them.

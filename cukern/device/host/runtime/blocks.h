@@ -23,7 +23,7 @@ static void run_until_home(Worker* w, Context* context) {
 }
 
 static void set_first_block(Worker* w) {
-    const Dim grid = w->launch->grid, cluster = w->job->function->cluster;
+    const Dim grid = w->launch->grid, cluster = w->job->cluster;
     const unsigned long long x = grid.x / cluster.x, y = grid.y / cluster.y;
     w->corner = {(unsigned)(w->first % x) * cluster.x, (unsigned)(w->first / x % y) * cluster.y,
                  (unsigned)(w->first / x / y) * cluster.z};
@@ -31,7 +31,7 @@ static void set_first_block(Worker* w) {
 }
 
 static void set_next_block(Worker* w) {
-    const Dim grid = w->launch->grid, cluster = w->job->function->cluster;
+    const Dim grid = w->launch->grid, cluster = w->job->cluster;
     if ((w->corner.x += cluster.x) >= grid.x) {
         w->corner.x = 0;
         if ((w->corner.y += cluster.y) >= grid.y) w->corner.y = 0, w->corner.z += cluster.z;

@@ -6,7 +6,7 @@
 #include "shared.h"
 
 static Dim block_of(const Worker* w, unsigned rank) {
-    const Dim cluster = w->job->function->cluster;
+    const Dim cluster = w->job->cluster;
     return {w->corner.x + rank % cluster.x, w->corner.y + rank / cluster.x % cluster.y, w->corner.z + rank / cluster.x / cluster.y};
 }
 

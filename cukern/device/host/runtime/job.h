@@ -37,7 +37,7 @@ struct Function {
     int flushes;
     int checked;  // 1: a user's kernel, and not one of the library's; with more, its launches are diverted
     Function* link;
-    Dim cluster;  // blocks that run together, along each axis
+    Dim cluster;  // blocks that run together, along each axis; zeros: all, where so many can
     const Worker* paused;  // the worker that a signal interrupted in it
     uintptr_t base, low, high;  // of the library that it is in
     Param params[];
@@ -47,6 +47,7 @@ struct Job {
     Function* function;
     const Build* build;
     Launch launch;
+    Dim cluster;
     size_t shared;  // bytes of dynamic shared memory
     unsigned long long total;  // clusters; most have one block
     unsigned long long chunk;  // atomic
@@ -65,6 +66,11 @@ struct Header {
     Dim grid, block;
     unsigned long long shared;
 };
+
+static Dim cluster_of(const Function* function, Dim grid) {
+    if (function->cluster.x) return function->cluster;
+    return (unsigned long long)grid.x * grid.y * grid.z <= max_cluster ? grid : Dim{1, 1, 1};
+}
 
 static unsigned long long now_ns() {
     timespec time;

@@ -68,7 +68,7 @@ static Worker* prepare_worker(const Job* job, int most) {
         }
     } else {
         const Dim block = job->launch.block;
-        const unsigned threads = block.x * block.y * block.z, blocks = blocks_of(job->function->cluster);
+        const unsigned threads = block.x * block.y * block.z, blocks = blocks_of(job->cluster);
         while (w->made < threads + (blocks - 1) * ((threads + 31) & ~31u)) {
             if (__atomic_add_fetch(&stacks, 1, __ATOMIC_RELAXED) > most ||
                 !(w->fiber_stacks[w->made] = new_stack(fiber_stack_bytes))) {
@@ -106,7 +106,7 @@ static unsigned long long run_chunk(Worker* w, Job* job) {
     w->kernel = job->build->kernel;
     w->launch = &job->launch;
     w->dynamic_shared = dynamic_shared_of(w, 0, job->shared);
-    w->cluster = blocks_of(job->function->cluster);
+    w->cluster = blocks_of(job->cluster);
     w->first = first;
     w->count = count;
     w->faulted = false;
@@ -314,8 +314,9 @@ EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     job.function = function;
     job.build = __atomic_load_n(&function->build, __ATOMIC_ACQUIRE);
     job.launch = {params, header.grid, header.block};
+    job.cluster = cluster_of(function, header.grid);
     job.shared = header.shared;
-    job.total = (unsigned long long)header.grid.x * header.grid.y * header.grid.z / blocks_of(function->cluster);
+    job.total = (unsigned long long)header.grid.x * header.grid.y * header.grid.z / blocks_of(job.cluster);
     job.next = job.helpers = job.stop = job.timed_out = job.interrupted = 0;
     job.fault_block = 0;
     job.message[0] = 0;

@@ -33,7 +33,7 @@ static unsigned blocks_of(Dim cluster) { return cluster.x * cluster.y * cluster.
 
 // Memory for the shared variables of a kernel's blocks; those of the block that runs lie where the kernel has them.
 static bool make_shared(Worker* w, const Job* job) {
-    const unsigned blocks = blocks_of(job->function->cluster);
+    const unsigned blocks = blocks_of(job->cluster);
     for (unsigned rank = 0; rank < blocks; ++rank)
         if (!w->shared[rank] && !(w->shared[rank] = map_guarded(guard_bytes, shared_pages, shared_guard_bytes))) return false;
     const size_t bytes = blocks > 1 ? blocks * image_stride(job->build) : 0;
@@ -49,13 +49,14 @@ static void free_shared(Worker* w) {
     if (w->images) munmap(w->images, w->images_bytes);
 }
 
-// Dynamic shared memory ends with the pages, but for what its alignment takes, which is what swizzles need; in a checked launch
-// it is watched elsewhere.
+// Dynamic shared memory ends with the pages, but for what its alignment takes, which is that of swizzled tiles where there may be
+// any; in a checked launch it is watched elsewhere.
 static char* dynamic_shared_of(const Worker* w, unsigned rank, size_t bytes) {
 #ifdef CUKERN_CHECKED
     return shared_place(rank);
 #endif
-    return w->shared[rank] + shared_pages - ((bytes + 1023) & ~(size_t)1023);
+    const size_t alignment = bytes < 1024 ? 128 : 1024;
+    return w->shared[rank] + shared_pages - ((bytes + alignment - 1) & ~(alignment - 1));
 }
 
 static char* static_place(const Worker* w) { return (char*)w->thread_index + w->job->build->shared_low; }
@@ -80,7 +81,7 @@ static void append_running(const Worker* w, Text* text) {
 
 // Marks what lies beside the dynamic shared memory of each block that runs, before the first of several.
 static void mark_beside_shared(const Worker* w) {
-    for (unsigned rank = 0; rank < blocks_of(w->job->function->cluster); ++rank) {
+    for (unsigned rank = 0; rank < blocks_of(w->job->cluster); ++rank) {
         char *const begin = dynamic_shared_of(w, rank, w->job->shared), *const end = begin + w->job->shared;
         memset(begin - shared_front_bytes, unused, shared_front_bytes);
         memset(end, unused, w->shared[rank] + shared_pages - end);

@@ -77,7 +77,7 @@ static Worker* prepare_worker(const Job* job, unsigned threads) {
         prepare_signal_stack(w);
     }
     if (!make_shared(w, job)) return 0;
-    const unsigned blocks = blocks_of(job->function->cluster);
+    const unsigned blocks = blocks_of(job->cluster);
     for (; w->made < threads + (blocks - 1) * ((threads + 31) & ~31u); ++w->made)
         if (!(w->fiber_stacks[w->made] = new_stack(fiber_stack_bytes))) return 0;
     if (!w->plain_stack && !(w->plain_stack = new_stack(plain_stack_bytes))) return 0;
@@ -313,11 +313,12 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     job.function = function;
     job.build = function->build;
     job.launch = {params, header.grid, header.block};
+    job.cluster = cluster_of(function, header.grid);
     job.shared = header.shared;
-    job.total = (u64)header.grid.x * header.grid.y * header.grid.z / blocks_of(function->cluster);
-    s.cluster.blocks = blocks_of(function->cluster);
+    job.total = (u64)header.grid.x * header.grid.y * header.grid.z / blocks_of(job.cluster);
+    s.cluster.blocks = blocks_of(job.cluster);
     s.in_cluster = s.cluster.blocks > 1;
-    s.cluster.shape = function->cluster;
+    s.cluster.shape = job.cluster;
     s.cluster.grid = header.grid;
     lasting = options->lasting;
     lasting_count = options->lasting_count;

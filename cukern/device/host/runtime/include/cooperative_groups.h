@@ -208,13 +208,38 @@ class grid_group {
     static dim3 dim_blocks() { return group_dim(); }
     static dim3 block_index() { return dim3(blockIdx.x, blockIdx.y, blockIdx.z); }
     static void sync(CUKERN_HERE) {
-        if (num_blocks() > 1)
-            cukern::fault("grid_group::sync() of several blocks: on the host a block ends before the next one begins; launch "
-                          "one block, or divide the kernel where it waits", file, line);
-        __syncthreads(file, line);
+        if (num_blocks() == 1) return __syncthreads(file, line);
+        if (cukern::runtime->cluster_size() != num_blocks())
+            cukern::fault("grid_group::sync() of more than 8 blocks: on the host so many run at once; launch fewer, or divide the "
+                          "kernel where it waits", file, line);
+        cukern::runtime->cluster_arrive(true, file, line);
+        cukern::runtime->cluster_wait(file, line);
     }
 };
 inline grid_group this_grid() { return grid_group(); }
+
+class cluster_group {
+   public:
+    static unsigned num_blocks() { return cukern::runtime->cluster_size(); }
+    static unsigned block_rank() { return cukern::runtime->cluster_rank(); }
+    static unsigned num_threads() { return num_blocks() * thread_block::num_threads(); }
+    static unsigned size() { return num_threads(); }
+    static unsigned thread_rank() { return block_rank() * thread_block::num_threads() + cukern::thread_rank(); }
+    struct arrival_token {};
+    static arrival_token barrier_arrive(CUKERN_HERE) { return cukern::runtime->cluster_arrive(true, file, line), arrival_token(); }
+    static void barrier_wait(arrival_token, CUKERN_HERE) { cukern::runtime->cluster_wait(file, line); }
+    static void barrier_wait(CUKERN_HERE) { cukern::runtime->cluster_wait(file, line); }
+    static void sync(CUKERN_HERE) {
+        cukern::runtime->cluster_arrive(true, file, line);
+        cukern::runtime->cluster_wait(file, line);
+    }
+    template <class T>
+    static T* map_shared_rank(T* own, unsigned rank, CUKERN_HERE) {
+        return (T*)cukern::runtime->map_shared((const void*)own, rank, file, line);
+    }
+    static constexpr bool is_valid() { return true; }
+};
+inline cluster_group this_cluster() { return cluster_group(); }
 
 template <class Group>
 inline void sync(const Group& group, CUKERN_HERE) {

@@ -196,7 +196,7 @@ def _overlaps_itself(data: Any) -> bool:
 
 def is_tensor_map(param: Param) -> bool:
     """Whether a parameter takes a :class:`cukern.TensorMap`."""
-    return param.kind == "struct" and param.type_text.removeprefix("const ") == "TensorMap"
+    return param.kind == "struct" and param.type_text.removeprefix("const ") in ("TensorMap", "CUtensorMap")
 
 
 def _tensor_map(device: Device, where: str) -> Converter:

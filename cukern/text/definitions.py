@@ -163,6 +163,8 @@ def definitions(text: str) -> list[str]:
     defined = [
         f"typedef {kind} {name};" for name, kind in _TYPES.items() if name in words and name not in own
     ]
+    if "CUtensorMap" in words - own:
+        defined.append("struct alignas(64) CUtensorMap { unsigned long long opaque[16]; };")
     macros = _macros(text, {**_DEFINED, **_OLD})
     if dependent := _macros(text, _DEPENDENT):
         defined += [_INSTRUCTION, *dependent]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -235,6 +236,55 @@ def test_memory_and_barriers(device: ck.Device) -> None:
     kernel(x, out, total, grid=1)
     assert out.tolist() == [16542, 12098, 7654, 3210]
     assert total.tolist() == [6, 1]
+
+
+ORDERED = """
+__global__ void ordered(float* values, unsigned* flag, unsigned* counts, float* out) {
+    __shared__ float held[64];
+    const int t = threadIdx.x;
+    const unsigned at = (unsigned)__cvta_generic_to_shared(held);
+    if (blockIdx.x == 0) {
+        asm volatile("st.global.cs.v2.f32 [%0], {%1, %2};" :: "l"(values + 2 * t), "f"(1.0f * t), "f"(0.5f) : "memory");
+        __syncthreads();
+        if (t == 0) asm volatile("st.release.gpu.global.u32 [%0], %1;" :: "l"(flag), "r"(7) : "memory");
+        return;
+    }
+    unsigned seen;
+    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
+    while (seen != 7);
+    __syncthreads();
+    float x, y, z;
+    asm volatile("ld.global.L1::no_allocate.L2::128B.v2.f32 {%0, %1}, [%2];" : "=f"(x), "=f"(y) : "l"(values + 2 * t));
+    if (t < 64) {
+        asm volatile("st.shared.f32 [%0+4], %1;" :: "r"(at + 4 * (t ^ 1) - 4), "f"(x + y) : "memory");
+        asm volatile("bar.arrive 1, 128;" ::: "memory");
+    } else {
+        asm volatile("barrier.cta.sync.aligned 1, %0;" :: "r"(128) : "memory");
+        asm volatile("ld.volatile.shared.f32 %0, [%1];" : "=f"(z) : "r"(at + 4 * (t - 64)) : "memory");
+        out[t - 64] = z;
+    }
+    unsigned old;
+    asm volatile("atom.global.acq_rel.gpu.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(counts), "r"(2) : "memory");
+    asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" :: "l"(counts + 1), "r"(old) : "memory");
+    asm volatile("atom.global.cas.b32 %0, [%1], %2, %3;" : "=r"(old) : "l"(counts + 2), "r"(0), "r"(t + 1) : "memory");
+    asm volatile("red.global.add.f32 [%0], 0f3F800000;" :: "l"(out + 64) : "memory");
+    asm volatile("griddepcontrol.wait;\\n\\tgriddepcontrol.launch_dependents;" ::: "memory");
+}
+"""
+
+
+def test_ordered_memory(device: ck.Device) -> None:
+    if device.kind == "cuda" and device.properties.compute_capability[0] < 9:
+        pytest.skip("no GPU of compute capability 9.0")
+    kernel = ck.Kernel(ORDERED, block=128, plain=True)
+    for checked in [False, True] if device.kind == "host" else [False]:
+        values, flag, counts, out = ck.zeros(256), ck.zeros(1, "uint32"), ck.zeros(3, "uint32"), ck.zeros(65)
+        with ck.testing.checked() if checked else contextlib.nullcontext():
+            kernel(values, flag, counts, out, grid=2)
+        np.testing.assert_array_equal(out.numpy()[:64], (np.arange(64) ^ 1) + 0.5)
+        assert out.tolist()[64] == 128
+        assert counts.tolist()[:2] == [256, 254]
+        assert 1 <= counts.tolist()[2] <= 128
 
 
 @pytest.mark.parametrize(

@@ -496,3 +496,73 @@ def test_planted_mistakes_of_wgmma(removed: str, kind: str) -> None:
             assert not reports, reports
             ck.Kernel(text, block=128, plain=True)(x, x, ck.zeros((64, 64)), grid=1, shared=16384)
     assert kind in {report.kind for report in reports}, reports
+
+
+#: Tiles by tensor maps, and what blocks of a cluster do to each other's memory.
+TILES = """
+#include <cuda.h>
+__device__ unsigned address(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
+__global__ void tiles(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensorMap to) {
+    __shared__ __align__(128) float tile[8][32];
+    __shared__ unsigned long long full;
+    const int t = threadIdx.x;
+    if (t == 0) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(address(&full)));
+        asm volatile("fence.mbarrier_init.release.cluster;\\nfence.proxy.async;" :::);
+    }
+    __syncthreads();
+    if (t == 0) {
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 1024;" :: "r"(address(&full)) : "memory");
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                     "[%0], [%1, {%3, %4}], [%2];"
+                     :: "r"(address(tile)), "l"(&from), "r"(address(&full)), "r"(4), "r"(3) : "memory");
+    }
+    asm volatile("{ .reg .pred p; W: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra W; }"
+                 :: "r"(address(&full)) : "memory");
+    for (int i = 0; i < 8; ++i) tile[i][t] += 1000;
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
+    if (t == 0) {
+        asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
+                     :: "l"(&to), "r"(address(tile)), "r"(0), "r"(0) : "memory");
+        asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
+    }
+}
+__global__ void __cluster_dims__(2, 1, 1) neighbours(int* out) {
+    __shared__ int own[32];
+    unsigned rank, there;
+    const int t = threadIdx.x;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    own[t] = 100 * rank + t;
+    asm volatile("barrier.cluster.arrive.aligned;\\nbarrier.cluster.wait.aligned;" ::: "memory");
+    int value;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address(&own[31 - t])), "r"(rank ^ 1));
+    asm volatile("ld.shared::cluster.s32 %0, [%1];" : "=r"(value) : "r"(there) : "memory");
+    out[32 * blockIdx.x + t] = value;
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+"""
+
+
+def _needs_hopper(device: ck.Device) -> None:
+    if device.kind == "cuda" and device.properties.compute_capability[0] < 9:
+        pytest.skip("no GPU of compute capability 9.0")
+
+
+def test_tiles(device: ck.Device) -> None:
+    _needs_hopper(device)
+    x, y = ck.arange(16 * 64).astype("float32").reshape(16, 64), ck.zeros((8, 32))
+    maps = ck.TensorMap(x, box=(8, 32)), ck.TensorMap(y, box=(8, 32), writes=True)
+    ck.Kernel(TILES, block=32, plain=True)["tiles"](*maps, grid=1)
+    np.testing.assert_array_equal(y.numpy(), x.numpy()[3:11, 4:36] + 1000)
+
+
+def test_neighbours(device: ck.Device) -> None:
+    _needs_hopper(device)
+    out = ck.zeros((2, 32), "int32")
+    ck.Kernel(TILES, block=32, plain=True)["neighbours"](out, grid=2)
+    np.testing.assert_array_equal(out.numpy(), [131 - np.arange(32), 31 - np.arange(32)])
+    if device.kind == "host":
+        with ck.testing.checked():
+            ck.Kernel(TILES, block=32, plain=True)["neighbours"](out, grid=2)

@@ -215,8 +215,24 @@ _OF_ITS_OWN: list[tuple[re.Pattern[str], Callable[[str, list[str], _Statement], 
 ]
 
 
+#: The words of an access to memory, in the order in which the table has them, whatever the order in an opcode.
+_ACCESS = re.compile(r"(?:ld|st|atom|red)\..*")
+_ORDER = (
+    re.compile(r"weak|relaxed|acquire|release|acq_rel|volatile|mmio"),
+    re.compile(r"cta|cluster|gpu|sys"),
+    _SPACES,
+)
+
+
+def _rank(word: str) -> int:
+    return next((i for i, pattern in enumerate(_ORDER) if pattern.fullmatch(word)), len(_ORDER))
+
+
 @cache
 def _found(opcode: str) -> tuple[Row, dict[str, str]] | None:
+    if _ACCESS.fullmatch(opcode):
+        name, *words = opcode.split(".")
+        opcode = ".".join([name, *sorted(words, key=_rank)])
     for row in ROWS:
         if match := row.pattern.fullmatch(opcode):
             return row, {name: value or "" for name, value in match.groupdict().items()}
@@ -256,6 +272,9 @@ def _filled(row: Row, groups: dict[str, str], opcode: str, operands: list[str], 
             return f", {operand(int(name))}" if int(name) < len(given) else ""
         if mapped == "matrix":  # in registers, or described
             return f"cukern::Words{{{{{operand(1)}}}}}" if given[1].startswith("{") else operand(1)
+        if mapped == "tile":  # the map, and the place of a tile
+            address, _, place = given[int(name)].strip("[] ").partition(",")
+            return f"(const void*)(size_t){statement.value(address)}, {statement.value(place)}"
         if mapped == "given":
             return "true" if groups[name] else "false"
         if name:
@@ -371,9 +390,8 @@ def _block(inside: str, where: str) -> tuple[str, dict[str, None]]:
     own += ["[[maybe_unused]] cukern::Dropped cukern_dropped;"] if "cukern_dropped" in used else []
     labels = dict.fromkeys(f"cukern_to_{label.lstrip('$%')}" for label in statement.labels)
     local = [f"__label__ {', '.join(labels)};"] if labels else []
-    return " ".join(
-        ["{", *local, *statement.declared, *own, *statement.lines, *given_back, "}"]
-    ), statement.needs
+    body = " ".join([*local, *statement.declared, *own, *statement.lines, *given_back])
+    return f"do {{ {body} }} while (0)", statement.needs
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,7 @@ MMA = ("cukern_ptx_mma.h",)
 FP8 = ("cukern_ptx_fp8.h",)
 COPY = ("prelude/copy_async.cuh", "prelude/mbarrier.cuh", "cukern_ptx_async.h")
 BULK = ("prelude/copy_async.cuh", "prelude/bulk_copy.cuh", "cukern_ptx_async.h")
+TILES = ("prelude/copy_async.cuh", "prelude/tensor_map.cuh", "cukern_ptx_async.h", "cukern_ptx_tiles.h")
 ROLES = ("prelude/warp_roles.cuh", "cukern_ptx_roles.h")
 CLUSTER = (
     "prelude/cluster.cuh",
@@ -129,8 +130,8 @@ def _row(pattern: str, code: str, needs: tuple[str, ...] = (), waits: bool = Fal
     return Row(re.compile(pattern), code, needs, waits)
 
 
-#: The state spaces of memory, and what may follow them: how caches keep it, and who sees it in which order.
-_CACHE = r"(?:.(?:nc|ca|cg|cs|lu|cv|wb|wt|weak|L[12]::\w+))*"
+#: How caches keep memory, its state spaces, and who sees it.
+_CACHE = r"(?:.(?:nc|ca|cg|cs|lu|cv|wb|wt|L[12]::\w+))*"
 _SPACE = r"(?:.(?:global|shared|shared::cta|shared::cluster))?"
 _SCOPE = r"(?:.(?:cta|cluster|gpu|sys))?"
 _FTZ = r"(?:.ftz)?"
@@ -319,27 +320,27 @@ _CONVERSIONS = [
     _row("isspacep.global", "!cukern::runtime->is_shared((const void*)$1, 1)"),
 ]
 _MEMORY = [
-    _row(rf"(?:ld|ldu){_CACHE}{_SPACE}{_CACHE}(?:.v[248])?.<m>", "cukern::load_from<$t>($at, $0);"),
+    _row(rf"(?:ld|ldu)(?:.weak)?{_SPACE}{_CACHE}(?:.v[248])?.<m>", "cukern::load_from<$t>($at, $0);"),
     _row(
         rf"ld.(?:volatile|relaxed|mmio){_SCOPE}{_SPACE}{_CACHE}(?:.v[24])?.<m>",
         "cukern::load_from<volatile $t>($at, $0);",
     ),
     _row(
-        rf"ld.acquire{_SCOPE}{_SPACE}{_CACHE}{_SCOPE}(?:.v[24])?.<m>",
+        rf"ld.acquire{_SCOPE}{_SPACE}{_CACHE}(?:.v[24])?.<m>",
         "cukern::load_from<volatile $t>($at, $0); __threadfence();",
     ),
-    _row(rf"st{_CACHE}{_SPACE}{_CACHE}(?:.v[248])?.<m>", "cukern::store_to<$t>($at, $1);"),
+    _row(rf"st(?:.weak)?{_SPACE}{_CACHE}(?:.v[248])?.<m>", "cukern::store_to<$t>($at, $1);"),
     _row(
         rf"st.(?:volatile|relaxed|mmio){_SCOPE}{_SPACE}{_CACHE}(?:.v[24])?.<m>",
         "cukern::store_to<volatile $t>($at, $1);",
     ),
     _row(
-        rf"st.release{_SCOPE}{_SPACE}{_CACHE}{_SCOPE}(?:.v[24])?.<m>",
+        rf"st.release{_SCOPE}{_SPACE}{_CACHE}(?:.v[24])?.<m>",
         "__threadfence(); cukern::store_to<volatile $t>($at, $1);",
     ),
     *(
         _row(
-            rf"{name}(?P<o>.relaxed|.release|.acquire|.acq_rel|){_SCOPE}{_SPACE}{_SCOPE}.(?P<op>{ops})"
+            rf"{name}(?P<o>.relaxed|.release|.acquire|.acq_rel|){_SCOPE}{_SPACE}.(?P<op>{ops})"
             rf"(?:.noftz)?(?:.L2::cache_hint)?.(?P<t>{types})",
             f"${{o:before}} {call} ${{o:after}}",
         )
@@ -355,7 +356,7 @@ _MEMORY = [
         )
     ),
     _row(
-        rf"atom(?P<o>.relaxed|.release|.acquire|.acq_rel|){_SCOPE}{_SPACE}{_SCOPE}.cas.(?P<t>b16|[bus]32|[bus]64)",
+        rf"atom(?P<o>.relaxed|.release|.acquire|.acq_rel|){_SCOPE}{_SPACE}.cas.(?P<t>b16|[bus]32|[bus]64)",
         "${o:before} cukern::out($0, atomicCAS(($t*)$at, $b, $c)); ${o:after}",
     ),
     _row(rf"red(?:.relaxed)?{_SCOPE}{_SPACE}.add(?:.v(?P<n>2|4)).f32", "cukern::add_each((float*)$at, $1);"),
@@ -493,7 +494,30 @@ _ASYNC = [
         BULK,
         True,
     ),
-    _row("cp.async.bulk.prefetch.L2.global(?:.L2::cache_hint)?", ";"),
+    _row(
+        r"cp.async.bulk.tensor.[1-5]d.shared::(?:cluster|cta).global(?:.tile)?.mbarrier::complete_tx::bytes"
+        r"(?:.L2::cache_hint)?",
+        "cukern::copy_tile_at($to, cukern::shared_at($2), 0, ${1:tile});",
+        TILES,
+        True,
+    ),
+    _row(
+        r"cp.async.bulk.tensor.[1-5]d.shared::cluster.global(?:.tile)?.mbarrier::complete_tx::bytes.multicast::cluster"
+        r"(?:.L2::cache_hint)?",
+        "cukern::copy_tile_at($to, cukern::shared_at($2), $3, ${1:tile});",
+        TILES,
+        True,
+    ),
+    _row(
+        r"cp.async.bulk.tensor.[1-5]d.global.shared::cta(?:.tile)?.bulk_group(?:.L2::cache_hint)?",
+        "cukern::store_tile_at(cukern::shared_at($1), ${0:tile});",
+        TILES,
+        True,
+    ),
+    _row(
+        r"cp.async.bulk.prefetch.L2.global(?:.L2::cache_hint)?|cp.async.bulk.prefetch.tensor.[1-5]d.L2.global(?:.tile)?",
+        ";",
+    ),
     _row("cp.async.bulk.commit_group", "commit_stores();", BULK, True),
     _row(
         "cp.async.bulk.wait_group(?P<read>.read|)",

@@ -59,7 +59,13 @@ template <class T>
 struct Plain<volatile T> {
     using type = T;
 };
-// Shared memory by the low 32 bits of its address: that of the launch, else the variables of the kernel.
+// Where the last address of another block of the cluster was that this OS thread has mapped; unknown to checked launches.
+static thread_local const void* last_mapped;
+static __attribute__((noinline, no_sanitize("thread"))) void note_mapped(const void* at) { last_mapped = at; }
+static __attribute__((noinline, no_sanitize("thread"))) const void* mapped_or(const void* other) {
+    return last_mapped ? last_mapped : other;
+}
+// Shared memory by the low 32 bits of its address: that of the launch, the variables of the kernel, or of another block.
 inline void* shared_at(unsigned long long address) {
     const auto near = [address](const void* known) {
         return (char*)known + (int)((unsigned)address - (unsigned)(unsigned long long)known);
@@ -67,7 +73,7 @@ inline void* shared_at(unsigned long long address) {
     void* const dynamic = near(dynamic_shared_base);
     if (runtime->is_shared(dynamic, 1)) return dynamic;
     void* const variable = near(&dynamic_shared_base);
-    return runtime->is_shared(variable, 1) ? variable : dynamic;
+    return runtime->is_shared(variable, 1) ? variable : near(mapped_or(dynamic));
 }
 inline void require_aligned(const volatile void* at, unsigned bytes) {
     if ((unsigned long long)at % bytes) fault("inline PTX: the address of a vector is no multiple of its size", nullptr, 0);

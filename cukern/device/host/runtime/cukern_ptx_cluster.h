@@ -3,6 +3,8 @@
 
 namespace cukern {
 inline unsigned long long in_block(unsigned long long own, unsigned rank, CUKERN_HERE) {
-    return (unsigned long long)runtime->map_shared(shared_at(own), rank, file, line);
+    void* const there = runtime->map_shared(shared_at(own), rank, file, line);
+    note_mapped(there);
+    return (unsigned long long)there;
 }
 }  // namespace cukern

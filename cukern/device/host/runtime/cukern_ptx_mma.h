@@ -16,8 +16,6 @@ struct Whole {
     static Sum get(unsigned long long word, int part) { return (T)(word >> width * part << (64 - width)) >> (64 - width); }
     static unsigned long long put(Sum x) { return (unsigned)x; }
 };
-using s4 = Whole<4, long long>;
-using u4 = Whole<4, unsigned long long>;
 using s8 = Whole<8, long long>;
 using u8 = Whole<8, unsigned long long>;
 using s32 = Whole<32, long long>;

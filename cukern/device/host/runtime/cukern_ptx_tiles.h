@@ -1,0 +1,25 @@
+// Copies of tiles by tensor maps, as inline PTX has them: places innermost axis first.
+#pragma once
+
+namespace cukern {
+// Of a place that the prelude wants outermost axis first.
+template <class... At>
+struct Place {
+    int at[sizeof...(At)];
+    explicit Place(At... innermost_first) {
+        int i = sizeof...(At);
+        ((at[--i] = (int)innermost_first), ...);
+    }
+};
+template <class... At>
+inline __attribute__((always_inline)) void copy_tile_at(void* to, void* barrier, unsigned blocks, const void* map, At... at) {
+    const Place<At...> place(at...);
+    if (blocks) copy_tile_multicast(to, *(const TensorMap*)map, place.at, (MBarrier*)barrier, blocks);
+    else copy_tile(to, *(const TensorMap*)map, place.at, (MBarrier*)barrier);
+}
+template <class... At>
+inline __attribute__((always_inline)) void store_tile_at(const void* from, const void* map, At... at) {
+    const Place<At...> place(at...);
+    store_tile(*(const TensorMap*)map, place.at, from);
+}
+}  // namespace cukern

@@ -99,9 +99,11 @@ def _dynamic_shared(node: tree_sitter.Node) -> DynamicShared | None:
     name, levels = declarator_name(declarator)
     if levels == 0:
         return None
-    at_file_scope = node.parent is not None and node.parent.type != "compound_statement"
+    around = node.parent  # of a function's body, perhaps in an #if
+    while around is not None and around.type != "compound_statement":
+        around = around.parent
     type_text = text_of(node.child_by_field_name("type"))
-    return DynamicShared(node.start_byte, node.end_byte, type_text, name, at_file_scope)
+    return DynamicShared(node.start_byte, node.end_byte, type_text, name, around is None)
 
 
 #: The declaration of dynamic shared memory in a macro's value, with a name that it may paste together.

@@ -394,7 +394,7 @@ def isolated(text: str, wanted: str | None) -> str:
     if not plain:  # what the grammar lacks belongs to the wrapper too
         body = kernel.node.child_by_field_name("body") or kernel.node
         for match in _MORE_BOUNDS.finditer(source, kernel.node.start_byte, body.start_byte):
-            bounds += match[0].decode() + " "
+            bounds += _replaced(match[0].decode(), values) + " "
             edits.append((*match.span(), _blank(match[0])))
     for child in kernel.node.children:
         if child.type == "storage_class_specifier" and text_of(child) in ("static", "inline"):

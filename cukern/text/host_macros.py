@@ -140,7 +140,7 @@ def _uses(text: str, known: set[str], unknown: set[str]) -> Iterator[tuple[str, 
             begins = True
         else:
             reader.take()
-            begins, after = token in (";", "{", "}") or token.startswith("#"), False
+            begins, after = token in (";", "{", "}") or token.lstrip().startswith("#"), False
 
 
 def _end(reader: _Reader, text: str) -> int:

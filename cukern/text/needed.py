@@ -190,6 +190,8 @@ def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
         item.of_host = True  # what a kernel uses of std is global here
     elif text_of(inner).split() == ["using", "namespace", "std;"]:
         item.names = only_in_std()
+    elif inner.type == "using_declaration" and not _USING.match(text_of(inner)):
+        item.names = frozenset(WORDS.findall(text_of(inner))[-1:])
     else:
         item.droppable = False
     return item

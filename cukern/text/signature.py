@@ -7,6 +7,7 @@ passed by value.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -291,13 +292,14 @@ def _cluster(name: str, head: str) -> Dim3:
     match = _CLUSTER.search(head)
     if match is None and "__cluster_dims__" not in head:
         return 1, 1, 1
-    sizes = [size.strip() for size in match[1].split(",")] if match else []
-    if not 1 <= len(sizes) <= 3 or not all(size.isdigit() and int(size) for size in sizes):
+    # Numbers, or products of these, as arguments of a template make them.
+    sizes = [[part.strip() for part in size.split("*")] for size in match[1].split(",")] if match else []
+    if not 1 <= len(sizes) <= 3 or not all(part.isdigit() and int(part) for size in sizes for part in size):
         raise TemplateError(
             f"{name}: expected __cluster_dims__ of one to three numbers that are at least 1, got "
             f"{match[0] if match else 'something else'}: write a size that varies as a template variable"
         )
-    x, y, z = (*map(int, sizes), 1, 1)[:3]
+    x, y, z = (*(math.prod(map(int, size)) for size in sizes), 1, 1)[:3]
     return x, y, z
 
 

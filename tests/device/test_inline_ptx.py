@@ -264,7 +264,7 @@ __global__ void ordered(float* values, unsigned* flag, unsigned* counts, float* 
         out[t - 64] = z;
     }
     unsigned old;
-    asm volatile("atom.global.acq_rel.gpu.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(counts), "r"(2) : "memory");
+    asm volatile("atom.global.acq_rel.gpu.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(counts) "r"(2) : "memory");
     asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" :: "l"(counts + 1), "r"(old) : "memory");
     asm volatile("atom.global.cas.b32 %0, [%1], %2, %3;" : "=r"(old) : "l"(counts + 2), "r"(0), "r"(t + 1) : "memory");
     asm volatile("red.global.add.f32 [%0], 0f3F800000;" :: "l"(out + 64) : "memory");

@@ -528,9 +528,11 @@ __global__ void tiles(const __grid_constant__ CUtensorMap from, const __grid_con
         asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
     }
 }
-__global__ void __cluster_dims__(2, 1, 1) neighbours(int* out) {
+template <int BLOCKS>
+__global__ void __cluster_dims__(BLOCKS * 2, 1, 1) neighbours(int* out) {
     __shared__ int own[32];
-    unsigned rank, there;
+    unsigned rank, there, cluster;
+    asm volatile("mov.u32 %0, %clusterid.x;\\n" : "=r"(cluster) :);
     const int t = threadIdx.x;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     own[t] = 100 * rank + t;
@@ -538,7 +540,7 @@ __global__ void __cluster_dims__(2, 1, 1) neighbours(int* out) {
     int value;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address(&own[31 - t])), "r"(rank ^ 1));
     asm volatile("ld.shared::cluster.s32 %0, [%1];" : "=r"(value) : "r"(there) : "memory");
-    out[32 * blockIdx.x + t] = value;
+    out[32 * blockIdx.x + t] = value + 1000 * cluster;
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
@@ -560,9 +562,10 @@ def test_tiles(device: ck.Device) -> None:
 
 def test_neighbours(device: ck.Device) -> None:
     _needs_hopper(device)
-    out = ck.zeros((2, 32), "int32")
-    ck.Kernel(TILES, block=32, plain=True)["neighbours"](out, grid=2)
-    np.testing.assert_array_equal(out.numpy(), [131 - np.arange(32), 31 - np.arange(32)])
+    out = ck.zeros((4, 32), "int32")
+    ck.Kernel(TILES, block=32, plain=True)["neighbours<1>"](out, grid=4)
+    own = np.array([131 - np.arange(32), 31 - np.arange(32)])
+    np.testing.assert_array_equal(out.numpy(), np.concatenate([own, own + 1000]))
     if device.kind == "host":
         with ck.testing.checked():
-            ck.Kernel(TILES, block=32, plain=True)["neighbours"](out, grid=2)
+            ck.Kernel(TILES, block=32, plain=True)["neighbours<1>"](out, grid=4)

@@ -384,3 +384,34 @@ def test_only_macros_of_others_are_left_out() -> None:
     assert text.count("\n") == FORMS.count("\n")
     torn = "#if __CUDA_ARCH__ > 800\nvoid f() {\n#else\nvoid g() {\n#endif\n}\nUNKNOWN(x);"
     assert without_host_macros(torn) == (torn, [])
+
+
+def test_what_a_program_declares_for_its_host(device: ck.Device) -> None:
+    """A name that is brought from a namespace, a function that a macro makes, and shared memory within a condition."""
+    program = ck.Kernel(
+        """
+    #include <torch/types.h>
+    namespace own {
+    __global__ void turn(const float* x, float* y) {
+    #if __CUDA_ARCH__ >= 700
+        extern __shared__ float held[];
+        held[threadIdx.x] = x[threadIdx.x];
+        __syncthreads();
+        y[threadIdx.x] = held[blockDim.x - 1 - threadIdx.x];
+    #endif
+    }
+    void run(float* x) { turn<<<1, 32>>>(x, x); }
+    }
+    #define BINDING(name, type)                       \\
+        void name(torch::Tensor x) {                  \\
+            own::turn<<<1, 32>>>((type*)x.data_ptr(), (type*)x.data_ptr()); \\
+        }
+    BINDING(turn_floats, float)
+    BINDING(turn_halves, half)
+    using own::run;
+    """,
+        plain=True,
+    )
+    x, y = ck.arange(32, dtype="float32"), ck.zeros(32)
+    program["own::turn"](x, y, grid=1, block=32, shared=128)
+    assert y.tolist() == x.tolist()[::-1]

@@ -134,7 +134,7 @@ def barrier_edits(unit: Unit) -> Iterator[Edit]:
 def ptx_edits(unit: Unit) -> Iterator[Edit]:
     """The edits that replace the inline PTX of a user's text by C++."""
     if not unit.trusted and "asm" in unit.text:
-        yield from asm_edits(unit.text)
+        yield from asm_edits(unit.text, unit.signature.cluster)
 
 
 def _rewritten(unit: Unit, fibers: bool) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from ....errors import TemplateError
+from ....text import Dim3
 from ....text.line_directives import directive
 from ....text.render import prelude
 from .table import CXX, HALF, MAPS, ROWS, Row
@@ -50,6 +51,11 @@ _SPECIAL = {
     "lanemask_gt": f"(~0u << {_RANK} << 1)",
     "cluster_ctarank": "cukern::runtime->cluster_rank()",
     "cluster_nctarank": "cukern::runtime->cluster_size()",
+    # With the sizes of clusters, which `asm_edits` knows, for $x, $y and $z.
+    **{f"clusterid.{a}": f"(blockIdx.{a} / ${a})" for a in "xyz"},
+    **{f"nclusterid.{a}": f"(gridDim.{a} / ${a})" for a in "xyz"},
+    **{f"cluster_ctaid.{a}": f"(blockIdx.{a} % ${a})" for a in "xyz"},
+    **{f"cluster_nctaid.{a}": f"${a}" for a in "xyz"},
     **{f"tid.{a}": f"threadIdx.{a}" for a in "xyz"},
     **{f"ntid.{a}": f"blockDim.{a}" for a in "xyz"},
     **{f"ctaid.{a}": f"blockIdx.{a}" for a in "xyz"},
@@ -319,6 +325,7 @@ def _instruction(text: str, statement: _Statement) -> str:
 def _operands(text: str, first: int, statement: _Statement, outputs: bool) -> list[str]:
     """Declare the operands' variables; return the assignments of the values of outputs."""
     given_back = []
+    text = re.sub(r'\)\s*(?="[=+&]*\w"\s*\()', "), ", text)  # NVIDIA's compilers do without the comma
     for i, one in enumerate(part for part in parts(text, ",") if part.strip()):
         match = re.match(r'\s*(?:\[\s*(\w+)\s*\])?\s*"([=+&]*)(\w)"\s*\(', one)
         if match is None or match[3] not in _CONSTRAINTS:
@@ -430,12 +437,18 @@ def _headers(needs: dict[str, None]) -> str:
     return "".join(f"{prelude(one)}\n" if "/" in one else f"#include <{one}>\n" for one in needs)
 
 
-def asm_edits(text: str) -> Iterator[tuple[int, int, str]]:
-    """Edits of a user's text, at offsets in bytes, that replace ``asm`` statements, by errors if they are unknown."""
+def asm_edits(text: str, cluster: Dim3 = (1, 1, 1)) -> Iterator[tuple[int, int, str]]:
+    """Edits of a user's text, at offsets in bytes, that replace ``asm`` statements, by errors if they are unknown.
+
+    Args:
+        cluster: the blocks of the kernel's clusters along each axis.
+    """
+    sizes = dict(zip(("$x", "$y", "$z"), map("{}u".format, cluster), strict=True))
     needs: dict[str, None] = {}
     for one in _statements(text):
         needs.update(dict.fromkeys(one.needs))
-        yield len(text[: one.start].encode()), len(text[: one.end].encode()), one.block
+        block = re.sub(r"\$[xyz]\b", lambda match: sizes[match[0]], one.block)
+        yield len(text[: one.start].encode()), len(text[: one.end].encode()), block
     own = next((mark for mark in _LINE.finditer(text) if not mark[2].startswith("prelude/")), None)
     if needs and own is not None:
         at = len(text[: own.start()].encode())

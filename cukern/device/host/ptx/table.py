@@ -320,23 +320,26 @@ _CONVERSIONS = [
     _row("isspacep.global", "!cukern::runtime->is_shared((const void*)$1, 1)"),
 ]
 _MEMORY = [
-    _row(rf"(?:ld|ldu)(?:.weak)?{_SPACE}{_CACHE}(?:.v[248])?.<m>", "cukern::load_from<$t>($at, $0);"),
+    _row(
+        rf"(?:ld|ldu)(?:.weak)?{_SPACE}{_CACHE}(?:.v[248])?.<m>",
+        "cukern::load_from<$t>(cukern::here(), $at, $0);",
+    ),
     _row(
         rf"ld.(?:volatile|relaxed|mmio){_SCOPE}{_SPACE}{_CACHE}(?:.v[24])?.<m>",
-        "cukern::load_from<volatile $t>($at, $0);",
+        "cukern::load_from<volatile $t>(cukern::here(), $at, $0);",
     ),
     _row(
         rf"ld.acquire{_SCOPE}{_SPACE}{_CACHE}(?:.v[24])?.<m>",
-        "cukern::load_from<volatile $t>($at, $0); __threadfence();",
+        "cukern::load_from<volatile $t>(cukern::here(), $at, $0); __threadfence();",
     ),
-    _row(rf"st(?:.weak)?{_SPACE}{_CACHE}(?:.v[248])?.<m>", "cukern::store_to<$t>($at, $1);"),
+    _row(rf"st(?:.weak)?{_SPACE}{_CACHE}(?:.v[248])?.<m>", "cukern::store_to<$t>(cukern::here(), $at, $1);"),
     _row(
         rf"st.(?:volatile|relaxed|mmio){_SCOPE}{_SPACE}{_CACHE}(?:.v[24])?.<m>",
-        "cukern::store_to<volatile $t>($at, $1);",
+        "cukern::store_to<volatile $t>(cukern::here(), $at, $1);",
     ),
     _row(
         rf"st.release{_SCOPE}{_SPACE}{_CACHE}(?:.v[24])?.<m>",
-        "__threadfence(); cukern::store_to<volatile $t>($at, $1);",
+        "__threadfence(); cukern::store_to<volatile $t>(cukern::here(), $at, $1);",
     ),
     *(
         _row(
@@ -497,20 +500,20 @@ _ASYNC = [
     _row(
         r"cp.async.bulk.tensor.[1-5]d.shared::(?:cluster|cta).global(?:.tile)?.mbarrier::complete_tx::bytes"
         r"(?:.L2::cache_hint)?",
-        "cukern::copy_tile_at($to, cukern::shared_at($2), 0, ${1:tile});",
+        "cukern::copy_tile_at(cukern::here(), $to, cukern::shared_at($2), 0, ${1:tile});",
         TILES,
         True,
     ),
     _row(
         r"cp.async.bulk.tensor.[1-5]d.shared::cluster.global(?:.tile)?.mbarrier::complete_tx::bytes.multicast::cluster"
         r"(?:.L2::cache_hint)?",
-        "cukern::copy_tile_at($to, cukern::shared_at($2), $3, ${1:tile});",
+        "cukern::copy_tile_at(cukern::here(), $to, cukern::shared_at($2), $3, ${1:tile});",
         TILES,
         True,
     ),
     _row(
         r"cp.async.bulk.tensor.[1-5]d.global.shared::cta(?:.tile)?.bulk_group(?:.L2::cache_hint)?",
-        "cukern::store_tile_at(cukern::shared_at($1), ${0:tile});",
+        "cukern::store_tile_at(cukern::here(), cukern::shared_at($1), ${0:tile});",
         TILES,
         True,
     ),
@@ -530,7 +533,8 @@ _ASYNC = [
 _OTHERS = [
     _row(
         r"wgmma.mma_async.sync.aligned.m64n(?P<n>\d+)k(?:8|16|32).f32.(?P<a>f16|bf16|tf32|e4m3).(?P=a)",
-        "cukern::wgmma_of<cukern::factor::${a}, ${n}>(cukern::sums($0), ${1:matrix}, $2, $3, $4, $5${,6}${,7});",
+        "cukern::wgmma_of<cukern::factor::${a}, ${n}>"
+        "(cukern::sums(cukern::here(), $0), ${1:matrix}, $2, $3, $4, $5${,6}${,7});",
         WGMMA,
         True,
     ),

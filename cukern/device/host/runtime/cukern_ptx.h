@@ -39,6 +39,12 @@ inline void out(To& to, T value) {
     if constexpr ((is_whole<To> && is_whole<T>) || (is_float<To> && is_float<T>)) to = (To)value;
     else set_bits(to, value);
 }
+// Where an instruction stands, for functions of any number of registers.
+struct Here {
+    const char* file;
+    int line;
+};
+inline Here here(CUKERN_HERE) { return {file, line}; }
 // The register that is written `_`.
 struct Dropped {
     template <class T>
@@ -75,20 +81,20 @@ inline void* shared_at(unsigned long long address) {
     void* const variable = near(&dynamic_shared_base);
     return runtime->is_shared(variable, 1) ? variable : near(mapped_or(dynamic));
 }
-inline void require_aligned(const volatile void* at, unsigned bytes) {
-    if ((unsigned long long)at % bytes) fault("inline PTX: the address of a vector is no multiple of its size", nullptr, 0);
+inline void require_aligned(const volatile void* at, unsigned bytes, Here here) {
+    if ((unsigned long long)at % bytes) fault("inline PTX: the address of a vector is no multiple of its size", here.file, here.line);
 }
 template <class T, class... To>
-inline void load_from(const void* at, To&... to) {
+inline void load_from(Here here, const void* at, To&... to) {
     T* const from = (T*)at;
-    if (sizeof...(To) > 1) require_aligned(at, sizeof...(To) * sizeof(T));
+    if (sizeof...(To) > 1) require_aligned(at, sizeof...(To) * sizeof(T), here);
     unsigned i = 0;
     (out(to, from[i++]), ...);
 }
 template <class T, class... From>
-inline void store_to(void* at, From... values) {
+inline void store_to(Here here, void* at, From... values) {
     T* const to = (T*)at;
-    if (sizeof...(From) > 1) require_aligned(at, sizeof...(From) * sizeof(T));
+    if (sizeof...(From) > 1) require_aligned(at, sizeof...(From) * sizeof(T), here);
     unsigned i = 0;
     ((to[i++] = in<typename Plain<T>::type>(values)), ...);
 }

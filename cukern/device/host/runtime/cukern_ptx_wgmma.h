@@ -57,10 +57,10 @@ inline SharedMatrix matrix_of(unsigned long long descriptor, const char* file, i
 template <int count>
 using Sums = float (&)[count];
 template <class... T>
-inline Sums<sizeof...(T)> sums(T&... d) {
+inline Sums<sizeof...(T)> sums(Here here, T&... d) {
     float* const at[] = {(float*)&d...};
     for (unsigned i = 1; i < sizeof...(T); ++i)
-        if (at[i] != at[0] + i) fault("the accumulators of wgmma are not the elements of one array, in order", nullptr, 0);
+        if (at[i] != at[0] + i) fault("the accumulators of wgmma are not the elements of one array, in order", here.file, here.line);
     return *(float (*)[sizeof...(T)])at[0];
 }
 struct Words {

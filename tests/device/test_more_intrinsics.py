@@ -6,6 +6,7 @@ import math
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 import cukern as ck
 
@@ -122,3 +123,35 @@ def _nth_set(mask: int, base: int, n: int) -> int:
     places = range(base, 32) if n > 0 else range(base, -1, -1)
     found = [place for place in places if mask >> place & 1]
     return found[abs(n) - 1] if len(found) >= abs(n) else 2**32 - 1
+
+
+SMALL = """
+#include <cuda_fp4.h>
+__global__ void small(const float* x, unsigned* out, float* back, int count) {
+    const int i = threadIdx.x;
+    out[i] = __nv_cvt_float_to_fp4(x[i], __NV_E2M1, cudaRoundNearest);
+    out[count + i] = __nv_fp4x4_e2m1(make_float4(x[i], -x[i], 0.75f, 5.0f)).__x;
+    back[i] = float(__nv_fp4_e2m1(x[i]));
+    back[count + i] = __high2float(__half2(__nv_cvt_fp4x2_to_halfraw2((__nv_fp4x2_storage_t)(3 * i), __NV_E2M1)));
+}
+"""
+
+
+def test_four_bits(device: ck.Device) -> None:
+    count = 64
+    x = np.linspace(-7, 7, count).astype(np.float32)
+    out, back = ck.zeros((2, count), "uint32"), ck.zeros((2, count))
+    try:
+        ck.Kernel(SMALL, block=count, plain=True)(ck.asarray(x), out, back, count, grid=1)
+    except ck.CompileError as error:
+        if "open source file" in error.log:
+            pytest.skip("this version of CUDA has no cuda_fp4.h")
+        raise
+    small = ml_dtypes.float4_e2m1fn
+    near = np.clip(x, -6, 6).astype(small)
+    codes = near.view(np.uint8).astype(np.uint32)
+    np.testing.assert_array_equal(out.numpy()[0], codes)
+    np.testing.assert_array_equal(out.numpy()[1], codes | (codes ^ 8) << 4 | 0x2 << 8 | 0x6 << 12)
+    np.testing.assert_array_equal(back.numpy()[0], near.astype(np.float32))
+    high = (3 * np.arange(count) >> 4 & 15).astype(np.uint8)
+    np.testing.assert_array_equal(back.numpy()[1], high.view(small).astype(np.float32))

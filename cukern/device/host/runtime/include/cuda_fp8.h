@@ -11,32 +11,35 @@ enum __nv_saturation_t { __NV_NOSAT, __NV_SATFINITE };
 enum __nv_fp8_interpretation_t { __NV_E4M3, __NV_E5M2 };
 
 namespace cukern {
-// `bits` of a mantissa, exponents with the bias `bias`.
-inline __nv_fp8_storage_t to_fp8(double x, __nv_saturation_t saturation, __nv_fp8_interpretation_t kind) {
-    const int bits = kind == __NV_E4M3 ? 3 : 2, bias = kind == __NV_E4M3 ? 7 : 15;
-    const double largest = kind == __NV_E4M3 ? 448 : 57344;
-    const unsigned char sign = __builtin_copysign(1.0, x) < 0 ? 0x80 : 0, top = kind == __NV_E4M3 ? 0x7e : 0x7b;
-    const unsigned char infinity = kind == __NV_E4M3 ? 0x7f : 0x7c;
-    if (x != x) return 0x7f;
-    const double size = __builtin_fabs(x);
-    if (size > 1e6) return sign | (saturation == __NV_SATFINITE ? top : infinity);
-    if (size == 0) return sign;
+// The code of a positive number that is rounded to `bits` of a mantissa, with exponents of the bias `bias`.
+inline unsigned small_code(double size, int bits, int bias) {
+    if (size == 0) return 0;
     int exponent;
     __builtin_frexp(size, &exponent);
     const int lowest = 1 - bias, power = exponent - 1 < lowest ? lowest : exponent - 1;
     const double units = __builtin_rint(__builtin_ldexp(size, bits - power));
-    if (__builtin_ldexp(units, power - bits) > largest) return sign | (saturation == __NV_SATFINITE ? top : infinity);
     // A mantissa that is rounded up to the next power of two carries into the exponent.
-    return sign | (unsigned char)(units < (1 << bits) ? (int)units : ((power + bias) << bits) + (int)units - (1 << bits));
+    return units < (1 << bits) ? (unsigned)units : (unsigned)((power + bias) << bits) + (unsigned)units - (1 << bits);
+}
+inline float from_small_code(unsigned code, int bits, int bias) {
+    const int exponent = (int)code >> bits, mantissa = (int)code & ((1 << bits) - 1);
+    if (exponent == 0) return __builtin_ldexpf((float)mantissa, 1 - bias - bits);
+    return __builtin_ldexpf((float)(mantissa + (1 << bits)), exponent - bias - bits);
+}
+inline __nv_fp8_storage_t to_fp8(double x, __nv_saturation_t saturation, __nv_fp8_interpretation_t kind) {
+    const unsigned char sign = __builtin_copysign(1.0, x) < 0 ? 0x80 : 0, top = kind == __NV_E4M3 ? 0x7e : 0x7b;
+    const unsigned char infinity = kind == __NV_E4M3 ? 0x7f : 0x7c;
+    if (x != x) return 0x7f;
+    const double size = __builtin_fabs(x);
+    const unsigned code = size > 1e6 ? 0xff : small_code(size, kind == __NV_E4M3 ? 3 : 2, kind == __NV_E4M3 ? 7 : 15);
+    return sign | (unsigned char)(code <= top ? code : saturation == __NV_SATFINITE ? top : infinity);
 }
 inline float from_fp8(__nv_fp8_storage_t x, __nv_fp8_interpretation_t kind) {
-    const int bits = kind == __NV_E4M3 ? 3 : 2, bias = kind == __NV_E4M3 ? 7 : 15;
-    const int exponent = (x & 0x7f) >> bits, mantissa = x & ((1 << bits) - 1);
+    const unsigned code = x & 0x7f;
     float value;
-    if (kind == __NV_E4M3 && (x & 0x7f) == 0x7f) value = __builtin_nanf("");
-    else if (kind == __NV_E5M2 && exponent == 31) value = mantissa ? __builtin_nanf("") : __builtin_inff();
-    else if (exponent == 0) value = __builtin_ldexpf((float)mantissa, 1 - bias - bits);
-    else value = __builtin_ldexpf((float)(mantissa + (1 << bits)), exponent - bias - bits);
+    if (kind == __NV_E4M3 && code == 0x7f) value = __builtin_nanf("");
+    else if (kind == __NV_E5M2 && code >= 0x7c) value = code > 0x7c ? __builtin_nanf("") : __builtin_inff();
+    else value = from_small_code(code, kind == __NV_E4M3 ? 3 : 2, kind == __NV_E4M3 ? 7 : 15);
     return x & 0x80 ? -value : value;
 }
 

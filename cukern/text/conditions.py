@@ -136,7 +136,7 @@ class Conditions:
         return f"#if {rest}" if holds is None else ""
 
     def _is_defined(self, name: str, text: str) -> bool | None:
-        if name in self._unsure:
+        if name in self._unsure or name.startswith("__has_"):
             return None
         if name in self._values:
             return True

@@ -231,7 +231,7 @@ def _items(node: tree_sitter.Node) -> Iterator[_Item]:
 
 
 def _host_members(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_sitter.Node]:
-    """Definitions of member functions that run on the host alone."""
+    """Member functions that run on the host alone: definitions, and declarations that say so."""
     stack = [node]
     while stack:
         one = stack.pop()
@@ -242,6 +242,10 @@ def _host_members(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_
                 if inner.type == "function_definition" and body is not None and not inner.has_error:
                     name = _name_in(inner.child_by_field_name("declarator"))
                     if _ON_DEVICE.isdisjoint(_head(inner)) and name not in annotated:
+                        yield member
+                elif inner.type in ("field_declaration", "declaration") and _is_function(inner):
+                    words = _words(text_of(inner))
+                    if "__host__" in words and _ON_DEVICE.isdisjoint(words):
                         yield member
         if one.type != "compound_statement":
             stack.extend(one.named_children)

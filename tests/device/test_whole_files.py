@@ -387,17 +387,27 @@ def test_only_macros_of_others_are_left_out() -> None:
 
 
 def test_what_a_program_declares_for_its_host(device: ck.Device) -> None:
-    """A name that is brought from a namespace, a function that a macro makes, and shared memory within a condition."""
+    """Names that are brought from a namespace, functions that a macro makes, members, and what conditions have."""
     program = ck.Kernel(
         """
     #include <torch/types.h>
+    #ifndef __has_cpp_attribute
+    #define __has_cpp_attribute(x) 0
+    #endif
+    struct Table {
+        float* keys;
+        __host__ void insert(const float* keys, int count);
+        __host__ __device__ float first() const { return keys[0]; }
+    };
+    void Table::insert(const float*, int) {}
     namespace own {
     __global__ void turn(const float* x, float* y) {
     #if __CUDA_ARCH__ >= 700
         extern __shared__ float held[];
         held[threadIdx.x] = x[threadIdx.x];
         __syncthreads();
-        y[threadIdx.x] = held[blockDim.x - 1 - threadIdx.x];
+        const Table table{held + blockDim.x - 1 - threadIdx.x};
+        y[threadIdx.x] = table.first();
     #endif
     }
     void run(float* x) { turn<<<1, 32>>>(x, x); }
@@ -412,6 +422,7 @@ def test_what_a_program_declares_for_its_host(device: ck.Device) -> None:
     """,
         plain=True,
     )
+    assert "insert" not in program["own::turn"].source().partition("// Left out")[0]
     x, y = ck.arange(32, dtype="float32"), ck.zeros(32)
     program["own::turn"](x, y, grid=1, block=32, shared=128)
     assert y.tolist() == x.tolist()[::-1]

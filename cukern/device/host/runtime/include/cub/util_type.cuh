@@ -1,0 +1,2 @@
+// Nothing that kernels name is here alone.
+#pragma once

@@ -13,7 +13,6 @@ from ...text.syntax import syntax_tree
 from ...text.variables import device_variables
 from . import texture
 from .compiler import HEADER
-from .ptx import asm_edits, asm_waits
 
 #: Functions that may wait, or that end a wait: a kernel that reaches one runs its threads as fibers.
 _COLLECTIVES = frozenset(
@@ -133,8 +132,24 @@ def barrier_edits(unit: Unit) -> Iterator[Edit]:
 
 def ptx_edits(unit: Unit) -> Iterator[Edit]:
     """The edits that replace the inline PTX of a user's text by C++."""
-    if not unit.trusted and "asm" in unit.text:
+    if _has_asm(unit):
+        from .ptx import asm_edits
+
         yield from asm_edits(unit.text, unit.signature.cluster)
+
+
+def _has_asm(unit: Unit) -> bool:
+    """Whether a user's text may have inline PTX, whose translation few programs need."""
+    return not unit.trusted and "asm" in unit.text
+
+
+def _waits_in_asm(unit: Unit) -> bool:
+    """Whether threads may wait for each other at an instruction of a unit's inline PTX."""
+    if not _has_asm(unit):
+        return False
+    from .ptx import asm_waits
+
+    return asm_waits(unit.text)
 
 
 def _rewritten(unit: Unit, fibers: bool) -> str:
@@ -241,7 +256,7 @@ def variable_table(unit: Unit) -> str:
 
 def needs_fibers(unit: Unit) -> bool:
     """Whether the threads of the unit's kernel may wait for each other."""
-    if _WAITING.search(unit.text) or (not unit.trusted and "asm" in unit.text and asm_waits(unit.text)):
+    if _WAITING.search(unit.text) or _waits_in_asm(unit):
         return True
     return unit.signature.cluster != (1, 1, 1) or not _COLLECTIVES.isdisjoint(unit.calls)
 

@@ -418,6 +418,14 @@ def test_headers_of_the_prelude(device: ck.Device) -> None:
     np.testing.assert_array_equal(d.numpy(), a.astype(float) @ b.astype(float))
 
 
+def test_inline_ptx_in_a_template(device: ck.Device) -> None:
+    head = '<% include "prelude/copy_async.cuh" %>\n'
+    text = head + COPIES.replace("__global__ void copies", 'extern "C" __global__ void << name >>')
+    x, out = ck.arange(128).astype("float32"), ck.zeros(672)
+    ck.Kernel(text, block=32, name="by_template")(x, out, 70, grid=1)
+    np.testing.assert_array_equal(out.numpy()[:128], x.numpy())
+
+
 def test_a_warp_that_reads_a_copy_too_early_is_named() -> None:
     text = WITH_HEADERS.replace("wait_copies<0>();", "")
     with ck.device("host"), ck.testing.checked(collect=True) as reports:

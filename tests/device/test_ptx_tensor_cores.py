@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -54,6 +55,11 @@ PRODUCTS = [
     Product(16, 8, "f64.f64.f64.f64"),
     Product(16, 32, "f32.e4m3.e5m2.f32"),
 ]
+
+
+def _needs_hopper(device: ck.Device) -> None:
+    if device.kind == "cuda" and device.properties.compute_capability[0] < 9:
+        pytest.skip("no GPU of compute capability 9.0")
 
 
 def _per_word(name: str) -> int:
@@ -341,6 +347,47 @@ def test_ring(device: ck.Device) -> None:
     np.testing.assert_array_equal(got[32:], 2 * got[:32])
 
 
+#: An mbarrier at which copies arrive, and then threads, by parity and by the phase at which they did.
+ARRIVALS = """
+__global__ void arrivals(const float* x, float* y) {
+    __shared__ __align__(16) float held[512];
+    __shared__ unsigned long long barrier;
+    const int t = threadIdx.x;
+    const unsigned at = (unsigned)__cvta_generic_to_shared(&barrier);
+    if (t == 0) asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(at), "r"(128));
+    __syncthreads();
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;"
+                 :: "r"((unsigned)__cvta_generic_to_shared(held + 4 * t)), "l"(x + 4 * t) : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(at) : "memory");
+    unsigned done;
+    do asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
+                    : "=r"(done) : "r"(at) : "memory");
+    while (!done);
+    const float sum = held[511 - t] + held[t];
+    unsigned long long phase;
+    asm volatile("mbarrier.arrive.shared.b64 %0, [%1];" : "=l"(phase) : "r"(at) : "memory");
+    asm volatile("{ .reg .pred p; again: mbarrier.try_wait.shared.b64 p, [%0], %1; @!p bra again; }"
+                 :: "r"(at), "l"(phase) : "memory");
+    held[t] = sum;
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(24));
+    asm volatile("bar.sync %0, %1;" :: "r"(3), "n"(128) : "memory");
+    if (t == 0) asm volatile("mbarrier.inval.shared.b64 [%0];" :: "r"(at) : "memory");
+    y[t] = held[127 - t];
+}
+"""
+
+
+def test_arrivals(device: ck.Device) -> None:
+    _needs_hopper(device)
+    x = np.arange(512, dtype=np.float32) ** 2
+    kernel = ck.Kernel(ARRIVALS, block=128, plain=True)
+    for checked in [False, True] if device.kind == "host" else [False]:
+        y = ck.zeros(128)
+        with ck.testing.checked() if checked else contextlib.nullcontext():
+            kernel(ck.asarray(x), y, grid=1)
+        np.testing.assert_array_equal(y.numpy(), (x[:128] + x[::-1][:128])[::-1])
+
+
 #: A mistake that is planted in one of these texts, the kind of its report, and a part of the line that it names.
 PLANTED = {
     "no wait": (COPIES, 'asm volatile("cp.async.wait_group %0;" :: "n"(1));', "unset", "sum = held"),
@@ -553,11 +600,6 @@ __global__ void __cluster_dims__(BLOCKS * 2, 1, 1) neighbours(int* out) {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 """
-
-
-def _needs_hopper(device: ck.Device) -> None:
-    if device.kind == "cuda" and device.properties.compute_capability[0] < 9:
-        pytest.skip("no GPU of compute capability 9.0")
 
 
 def test_tiles(device: ck.Device) -> None:

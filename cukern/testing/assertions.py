@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
+from ..device.host.checked import mode
 
 #: Relative tolerance by dtype: some units in the last place, as sums and transcendental functions need.
 RTOL: dict[dtypes.DType, float] = {
@@ -47,6 +48,7 @@ def assert_close(
 
     Raises:
         AssertionError: the message names the dtypes, the shapes, or the worst element.
+        KernelFault: launches are checked, and nothing has written an element of an array from ``ck.empty``.
 
     >>> import cukern as ck
     >>> assert_close(ck.asarray([1.0, 2.0]), [1.0, 2.000001])
@@ -88,7 +90,11 @@ def _check_near(
 
 
 def _values(x: object) -> npt.NDArray[Any]:
-    return x._fetched() if isinstance(x, Array) else np.asarray(x)
+    if not isinstance(x, Array):
+        return np.asarray(x)
+    if mode.active():
+        mode.read(x, "a comparison")
+    return x._fetched()
 
 
 def _agreeing(a: Any, b: Any, absolute: Any, relative: float) -> Any:

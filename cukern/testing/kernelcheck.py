@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -51,21 +52,23 @@ class Finding:
             could be compared with another.
         case: the arguments with which it was found.
         message: what is wrong.
+        place: the line of the kernel, as ``file:line``; empty if that is not known.
     """
 
     kind: str
     case: str
     message: str
+    place: str = ""
 
     def __str__(self) -> str:
         return f"{self.kind} ({self.case}): {self.message}"
 
 
 class KernelcheckError(GradcheckError):
-    """Something is wrong with a function; ``findings`` are all that was found."""
+    """Something is wrong with a function; ``findings`` are all that was found, ``result`` is what is right."""
 
-    def __init__(self, findings: Sequence[Finding]) -> None:
-        self.findings = tuple(findings)
+    def __init__(self, findings: Sequence[Finding], result: KernelcheckResult | None = None) -> None:
+        self.findings, self.result = tuple(findings), result or KernelcheckResult()
         super().__init__("kernelcheck:\n" + "\n".join(str(one) for one in findings))
 
 
@@ -117,7 +120,8 @@ def kernelcheck(
         function: takes ``args`` and returns an array or a pytree of arrays.
         args: pytrees. Floats are the values near which it is checked; integers are passed on, and their arrays drawn
             anew for other sizes.
-        order: the highest order of derivatives; 1 for a backward that is not differentiable.
+        order: the highest order of derivatives; 1 for a backward that is not differentiable, 0 for a function without
+            one, of which all else is checked.
         dtypes: the floating types besides float64.
         sizes: the sizes of axes to try instead.
         largest: the most elements of an array to try.
@@ -133,15 +137,15 @@ def kernelcheck(
         KernelcheckError: something is wrong, or no derivative could be compared. Findings name the argument, the
             element, and the line that writes it.
         TypeError: ``args`` has no floating array.
-        ValueError: ``order`` is 0, or no array has an axis of a size in ``fixed``.
+        ValueError: ``order`` is negative, or no array has an axis of a size in ``fixed``.
 
     >>> import cukern as ck
     >>> result = kernelcheck(ck.tanh, [ck.asarray([0.5, -1.0])], dtypes=["float32"], sizes=[0, 3])
     >>> result.cases[:4]
     ['as given, float64', 'size 2 is 0, float64', 'size 2 is 3, float64', 'as given, float32']
     """
-    if order < 1:
-        raise ValueError(f"order: expected at least 1, got {order}")
+    if order < 0:
+        raise ValueError(f"order: expected at least 0, got {order}")
     if not floats(list(args)):
         raise TypeError("args: there is no floating array to check the gradient of")
     types = [_dtype(one) for one in dtypes]
@@ -158,7 +162,7 @@ def kernelcheck(
     run.devices()
     run.coverage()
     if run.findings:
-        raise KernelcheckError(run.findings)
+        raise KernelcheckError(run.findings, run.result)
     return run.result
 
 
@@ -182,6 +186,7 @@ class _Check:
         prepare: Callable[..., Sequence[Any]] | None,
     ) -> None:
         self.function, self.order, self.seed = function, order, seed
+        self.pull = partial(pull, function, seed=seed, differentiable=order > 0)
         self.fixed, self.prepare = fixed, prepare
         self.given = list(args)
         self.findings: list[Finding] = []
@@ -208,7 +213,7 @@ class _Check:
                 if getattr(report, "kind", "") == "misaligned" and case.endswith("is misaligned"):
                     self.result.notes.append(f"arrays have to be aligned: {str(report).splitlines()[0]}")
                 else:
-                    self.note("fault", case, f"{report}{_hint(case)}")
+                    self.note("fault", case, f"{report}{_hint(case)}", getattr(report, "place", ""))
         except NondifferentiableError as error:
             self.result.notes.append(f"{label}: {error}")
         except GradcheckError as error:
@@ -219,11 +224,12 @@ class _Check:
             if case not in self.result.cases and len(self.findings) == count:
                 self.result.cases.append(case)
 
-    def note(self, kind: str, case: str, message: str) -> None:
+    def note(self, kind: str, case: str, message: str, place: str = "") -> None:
         """Note a finding, some of each kind: one mistake is found in most cases."""
         same = [one for one in self.findings if one.kind == kind]
         if len(same) < MOST and not any(one.message == message for one in same):
-            self.findings.append(Finding(kind, case, message))
+            written = re.search(r"written by \S+ of (\S+:\d+)", message)
+            self.findings.append(Finding(kind, case, message, written[1] if written else place))
 
     # ---- gradients
 
@@ -234,7 +240,11 @@ class _Check:
         others = resized(args, around, largest, self.seed, self.fixed)
         self.cases = [Sized("as given", args), *(self.prepared(case) for case in others)]
         for case in self.cases:
-            if self.refused:
+            if self.order == 0:
+                label = f"{case.what}, {dtypes.info(floats(case.args)[0].dtype).name}"
+                with self.trying(label, "fault"), self.exactly():
+                    self.pull(case.args)
+            elif self.refused:
                 dtype = floats(case.args)[0].dtype
                 label = f"{case.what}, {dtypes.info(dtype).name}"
                 with self.trying(label, "transpose"):
@@ -259,7 +269,7 @@ class _Check:
                     outputs = floats(self.function(*args))
                     if any(y.dtype != self.widest for y in outputs):
                         raise TypeError(f"the result is of {outputs[0].dtype}")
-                    exact = pull(self.function, args, self.seed, self.launches).outputs
+                    exact = self.pull(args, launches=self.launches).outputs
                 if way is in_float64:
                     self.same_as_given(exact)
                 return args
@@ -269,7 +279,7 @@ class _Check:
                 reasons.append(f"{type(error).__name__}: {str(error).splitlines()[0]}")
         self.exactly, self.refused = nullcontext, reasons[0]
         with checked():
-            pull(self.function, self.given, self.seed, self.launches)  # its own error is the caller's to see
+            self.pull(self.given, launches=self.launches)  # its own error is the caller's to see
         why = reasons[0] if reasons[0] == reasons[1] else f"{reasons[0]}; with double for float, {reasons[1]}"
         self.result.notes.append(f"no finite differences, as float64 is refused: {why}")
         return self.given
@@ -278,7 +288,7 @@ class _Check:
         """Raise if the results in float64 are others than those of the types given: kernels may depend on a size."""
         dtype = floats(self.given)[0].dtype
         with checked():
-            narrow = pull(self.function, self.given, self.seed).outputs
+            narrow = self.pull(self.given).outputs
         for a, b in zip(narrow, exact, strict=True):
             scale = float(np.max(np.abs(b[np.isfinite(b)]), initial=0)) + 1e-2
             near = (
@@ -291,7 +301,7 @@ class _Check:
 
     def coverage(self) -> None:
         """Note a finding if nothing was compared."""
-        if self.findings or self.compared:
+        if self.findings or self.compared or self.order == 0:
             return
         missing = [*self.result.notes, *self.result.skipped] or ["no argument has an element"]
         self.note(
@@ -356,10 +366,10 @@ class _Check:
             skipped = len(self.result.skipped)
             with self.trying(label, "precision"):
                 args = cast(case.args, dtype)
-                got = pull(self.function, args, self.seed)
+                got = self.pull(args)
                 if not self.refused:
                     with self.exactly():
-                        want = pull(self.function, cast(args, self.widest), self.seed)
+                        want = self.pull(cast(args, self.widest))
                     self.compare("precision", label, got, want, dtype, "in float64")
             if case is self.cases[0] and len(self.result.skipped) > skipped:
                 return  # it does not take this type
@@ -372,7 +382,7 @@ class _Check:
         Args:
             judges: whether a difference is a finding; otherwise it shows that there is no oracle.
         """
-        if not self.duals:
+        if not self.duals or self.order == 0:
             return
         args = cast(case.args, dtype)
         rng = np.random.default_rng([self.seed, 3])
@@ -384,7 +394,7 @@ class _Check:
             self.result.notes.append(f"no dual numbers: {reason}")
             return
         with self.exactly() if dtype == self.widest else nullcontext():
-            pulled = pull(self.function, args, self.seed)
+            pulled = self.pull(args)
         weights = cotangents(values, self.seed)
         left = [w * s for w, s in zip(weights, slopes, strict=True)]
         right = [g * u for g, u in zip(pulled.gradients, moves, strict=True)]
@@ -479,18 +489,16 @@ class _Check:
                     continue  # what is broadcast need not be what the caller would prepare
                 with self.trying(case, "layout"), self.exactly():
                     got, want = (
-                        pull(
-                            self.function,
-                            pytree.replace(args, [*leaves[:position], one, *leaves[position + 1 :]]),
-                            self.seed,
-                        )
+                        self.pull(pytree.replace(args, [*leaves[:position], one, *leaves[position + 1 :]]))
                         for one in (view, dense)
                     )
                     self.compare("layout", case, got, want, dtype, "with a contiguous copy")
 
+        if self.order == 0:
+            return
         with self.trying("cotangents have strides", "layout"), self.exactly():
-            got = pull(self.function, args, self.seed, spread=lambda g: next(iter(layouts(g)))[1])
-            want = pull(self.function, args, self.seed)
+            got = self.pull(args, spread=lambda g: next(iter(layouts(g)))[1])
+            want = self.pull(args)
             self.compare("layout", "cotangents have strides", got, want, dtype, "with contiguous ones")
 
     def special_values(self, dtype: DType | None) -> None:
@@ -536,10 +544,10 @@ class _Check:
             for case in self.cases:
                 label = f"{case.what}, on {device}"
                 with self.trying(label, "device"), self.exactly():
-                    want = pull(self.function, case.args, self.seed)
+                    want = self.pull(case.args)
                     dtype = floats(case.args)[0].dtype
                     with Device(device).activate():
-                        got = pull(self.function, cast(case.args, dtype, device), self.seed)
+                        got = self.pull(cast(case.args, dtype, device))
                     self.compare("device", label, got, want, dtype, f"on {here}")
 
 

@@ -96,11 +96,14 @@ def pull(
     seed: int,
     launches: Launches | None = None,
     spread: Callable[[Array], Array] = lambda cotangent: cotangent,
+    differentiable: bool = True,
 ) -> Pulled:
     """Call a function, and pull random cotangents, as ``spread`` lays them out, back to its floating arguments."""
     watch = Launches() if launches is None else launches
     inputs = floats(list(args))
     with watch.watching():
+        if not differentiable:
+            return Pulled([y.numpy().astype(np.float64) for y in floats(function(*args))], [], [])
         with Tape() as tape:
             tape.watch(inputs)
             outputs = floats(function(*args))

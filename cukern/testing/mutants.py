@@ -116,7 +116,9 @@ def mutants(
         if passes is False:
             raise ValueError("check: it fails with the kernel as it is")
         if not kernel._bound:
-            raise ValueError(f"check: it does not launch the kernel {kernel.name}")
+            which = kernel.name if kernel.entry is None else f"{kernel.name}[{kernel.entry!r}]"
+            hint = f"; give one of its kernels, as {kernel.name}[...]" if kernel._entries else ""
+            raise ValueError(f"check: it does not launch the kernel {which}{hint}")
         ran = _lines_that_ran(kernel, source)
     chosen = [one for one in mutations(source) if one.line in ran]
     if limit is not None and limit < len(chosen):

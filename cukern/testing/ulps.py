@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ import numpy.typing as npt
 from .. import dtypes, pytree
 from ..autodiff.cotangents import is_array, is_float
 from ..dtypes import DType
+from ..errors import LaunchError
+from .stand_ins import in_float64
 
 #: The type in which each type's results are computed for comparison.
 WIDER: dict[DType, DType] = {
@@ -92,8 +94,9 @@ def ulps(
     """The errors of a function's results, in units in the last place (ulp), as a table.
 
     Exact is what the same function gives for the same values in a wider type: kernels rendered in float64 for float32,
-    in float32 for half types. One ulp of an exact value of magnitude 2**e to 2**(e + 1) is 2**(e - p + 1) in a type
-    of p binary digits, and no less than the smallest subnormal number. A correctly rounded result errs by 0.5 at most.
+    in float32 for half types; where kernels take one type, as those of ``const float*``, double stands for it. One ulp
+    of an exact value of magnitude 2**e to 2**(e + 1) is 2**(e - p + 1) in a type of p binary digits, and no less than
+    the smallest subnormal number. A correctly rounded result errs by 0.5 at most.
 
     Args:
         function: takes ``args`` and returns an array or a pytree of arrays, of which floats and complex numbers count.
@@ -123,10 +126,11 @@ def ulps(
                 "arrays"
             )
     got = list(pytree.leaves_with_path(function(*args), "output"))
-    wide = [_widened(leaf.value, reference is not None) for leaf in leaves]
-    exact = list(
-        pytree.leaves_with_path((reference or function)(*pytree.replace(list(args), wide)), "output")
-    )
+    if reference is None:
+        exact = _exactly(function, list(args), leaves)
+    else:
+        wide = [_to_numpy(leaf.value) for leaf in leaves]
+        exact = list(pytree.leaves_with_path(reference(*pytree.replace(list(args), wide)), "output"))
     if [leaf.path for leaf in got] != [leaf.path for leaf in exact]:
         raise ValueError(
             f"function: it returned {[leaf.path for leaf in got]}, and {[leaf.path for leaf in exact]} in a wider type"
@@ -143,11 +147,29 @@ def _is_floating(value: object) -> bool:
     return is_array(value) and is_float(value.dtype)
 
 
-def _widened(value: Any, to_numpy: bool) -> Any:
+def _exactly(
+    function: Callable[..., Any], args: list[Any], leaves: Sequence[pytree.Leaf]
+) -> list[pytree.Leaf]:
+    """The results in a wider type: that of ``WIDER``, or double in place of the one type that kernels take."""
+
+    def results(types: Mapping[DType, DType]) -> list[pytree.Leaf]:
+        wide = [_widened(leaf.value, types) for leaf in leaves]
+        return list(pytree.leaves_with_path(function(*pytree.replace(args, wide)), "output"))
+
+    try:
+        return results(WIDER)
+    except LaunchError:
+        with in_float64():
+            return results(dict.fromkeys((dtypes.float16, dtypes.bfloat16, dtypes.float32), dtypes.float64))
+
+
+def _widened(value: Any, types: Mapping[DType, DType]) -> Any:
+    return value.astype(types[value.dtype]) if is_array(value) and value.dtype in types else value
+
+
+def _to_numpy(value: Any) -> Any:
     if not is_array(value):
         return value
-    if not to_numpy:
-        return value.astype(WIDER[value.dtype]) if value.dtype in WIDER else value
     array = value.numpy()
     if not is_float(value.dtype):
         return array

@@ -79,10 +79,11 @@ class StandIn:
         return "\n".join(line if _NAMES_FILE.match(line) else self._line(line, types) for line in lines)
 
     def _line(self, line: str, types: re.Pattern[str]) -> str:
+        line = _LITERAL.sub(_decimal, line)
         if self.dual:
             return types.sub("complex<double>", line)
         line = _VECTORS.sub(r"\1double\2", types.sub("double", line))
-        return _LITERAL.sub(_decimal, _CALLS.sub(lambda match: _FUNCTIONS[match[0]], line))
+        return _CALLS.sub(lambda match: _FUNCTIONS[match[0]], line)
 
     def refused(self, text: str) -> str:
         """The first use of floats in a text that this type cannot replace; empty if there is none."""

@@ -197,8 +197,8 @@ def test_the_order_that_is_asked_for_is_checked() -> None:
 def test_arguments_that_are_none() -> None:
     with pytest.raises(TypeError, match="args: there is no floating array"):
         kernelcheck(ck.negative, [ck.asarray([1, 2])])
-    with pytest.raises(ValueError, match="order: expected at least 1, got 0"):
-        kernelcheck(ck.negative, [ck.asarray([1.0])], order=0)
+    with pytest.raises(ValueError, match="order: expected at least 0, got -1"):
+        kernelcheck(ck.negative, [ck.asarray([1.0])], order=-1)
     with pytest.raises(TypeError, match="dtypes: expected floating types, got int32"):
         kernelcheck(ck.negative, [ck.asarray([1.0])], dtypes=["int32"], sizes=[])
     with pytest.raises(ZeroDivisionError):

@@ -73,7 +73,12 @@ def tell(findings: Sequence[KernelReport]) -> None:
     reports.extend(one for one in findings if one not in reports)
 
 
-def _read(array: Array, what: str) -> None:
+def read(array: Array, what: str) -> None:
+    """Tell of elements that nothing has written, before ``array`` becomes numbers.
+
+    Raises:
+        KernelFault: as :func:`tell`.
+    """
     from . import unset
 
     wrong = unset.read(array)
@@ -85,8 +90,9 @@ def _apply() -> None:
     from . import unset
 
     on = active()
-    capture_hooks.new_empty = unset.register if on else None
-    capture_hooks.watch_reads(_read, on)
+    # Sampled blocks leave most elements unset, of arrays of any size.
+    capture_hooks.new_empty = unset.register if on and not current().sampled else None
+    capture_hooks.watch_reads(read, on)
     unset.nested(len(modes))
     if not on:
         unset.forget()

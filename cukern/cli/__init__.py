@@ -13,7 +13,7 @@ from pathlib import Path
 from .. import __version__
 from ..device import Device, current, device, devices
 from ..errors import CukernError, DeviceError
-from . import check, export, launch, replay, trace, tune, variables
+from . import check, export, judge, launch, prove, replay, trace, tune, variables
 
 #: The commands that run a program.
 _PROGRAMS = ("build", "check", "trace")
@@ -34,6 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         commands.add_parser("replay", help="run a launch again that failed on a GPU, checked")
     )
     export.add_arguments(commands.add_parser("export", help="write an operator that needs no cukern"))
+    judge.add_arguments(commands.add_parser("judge", help="judge kernels of others by a task's hidden cases"))
+    prove.add_arguments(commands.add_parser("prove", help="check a function in all ways, and report on each"))
     _add_demo(commands.add_parser("demo", help="check the fused kernels, then train a character model"))
     _add_bench(commands.add_parser("bench", help="time every kernel family and other libraries"))
     _add_generate(

@@ -6,11 +6,15 @@ from .assertions import assert_close
 from .asynchrony import asynchrony
 from .checked import checked
 from .gradcheck import GradcheckError, NondifferentiableError, gradcheck
+from .judge import judge
+from .judging.task import Task
 from .kernelcheck import Finding, KernelcheckError, KernelcheckResult, kernelcheck
 from .large import check_large
 from .mutants import MutationResult, mutants
 from .mutations import Mutation
+from .prove import prove
 from .replay import Replay, recorded, replay
+from .report import Line, Report
 from .strict import strict_tape
 from .trace import Access, Trace, traced
 from .ulps import Ulps, UlpTable, ulps
@@ -21,10 +25,13 @@ __all__ = [
     "GradcheckError",
     "KernelcheckError",
     "KernelcheckResult",
+    "Line",
     "Mutation",
     "MutationResult",
     "NondifferentiableError",
     "Replay",
+    "Report",
+    "Task",
     "Trace",
     "UlpTable",
     "Ulps",
@@ -33,8 +40,10 @@ __all__ = [
     "check_large",
     "checked",
     "gradcheck",
+    "judge",
     "kernelcheck",
     "mutants",
+    "prove",
     "recorded",
     "replay",
     "strict_tape",

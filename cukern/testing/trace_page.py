@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .trace import Access, Trace
 
-_STYLE = """
+#: The style of pages.
+STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24; }
 code, td.code { font: 13px ui-monospace, monospace; }
 table { border-collapse: collapse; }
@@ -80,7 +81,7 @@ def page(trace: Trace, arch: str = "sm_90", gpu: str = "H200") -> str:
     rows = "\n".join(_row(trace, one) for one in trace.accesses)
     figures = "\n".join(_figure(trace, number, one) for number, one in enumerate(trace.accesses))
     return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{name}</title><style>{_STYLE}</style>
+<html lang="en"><meta charset="utf-8"><title>{name}</title><style>{STYLE}</style>
 <h1>{name}</h1>
 <p>Grid {trace.grid}, block {trace.block}. Traced: the first {trace.blocks} blocks.{missed}</p>
 <p>{summary(trace, arch, gpu)}</p>

@@ -1,0 +1,417 @@
+"""The text of a candidate: what it may have, and the launches that its first lines declare.
+
+The first lines are comments, each ``// WORD: ...``::
+
+    // grid: divide_up(n, 256)
+    // block: 256
+    // shared: 4 * columns
+
+for one launch of the kernel that the task names. Several launches begin with ``// launch: NAME(ARGUMENT, ...)`` each,
+memory between them is ``// scratch: float parts[64]``, with ``= 0`` behind it if it begins as zeros. What follows
+``// backward:`` is for the kernel of the derivative.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ... import dtypes
+from ...text import render
+from .expressions import evaluate
+from .task import Signature
+
+#: The most characters of a text and of a line, blocks of a launch, and elements of memory between launches.
+_LONGEST, _LONGEST_LINE, _MOST_BLOCKS, _MOST_SCRATCH = 1 << 18, 2000, 1 << 31, 1 << 26
+_TOKEN = re.compile(
+    r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+')|(?P<word>[A-Za-z_]\w*)"""
+    r"""|(?P<number>\.?\d(?:[eEpP][+-]|'\w|[\w.])*)|(?P<line>\n)|(?P<blank>[ \t\r\f\v]+)|(?P<mark>\#\#?|.)""",
+    re.DOTALL,
+)
+_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(\w*)[ \t]*(.*)")
+_HEADERS = re.compile(
+    r"<(?:cuda_runtime\.h|cuda_runtime_api\.h|cuda\.h|cuda_(?:fp16|bf16|fp8)\.h|device_launch_parameters\.h|cuComplex\.h|"
+    r"cooperative_groups(?:/reduce|/scan|/memcpy_async)?\.h|cub/cub\.cuh|cub/(?:block|warp)/\w+\.cuh|math_constants\.h|"
+    r"cuda_pipeline(?:_primitives)?\.h|c?std(?:int|def)(?:\.h)?|c?math(?:\.h)?|c?float(?:\.h)?|c?limits(?:\.h)?|"
+    r"climits|cfloat|type_traits|limits)>"
+)
+#: Words that no kernel needs, each with what it would do.
+_REFUSED = {
+    **dict.fromkeys(("asm", "__asm__", "__asm"), "is assembly, which on the host would run as it stands"),
+    **dict.fromkeys(("__attribute__", "__attribute", "__declspec"), "may run code outside a kernel"),
+    **dict.fromkeys(
+        ("_Pragma", "__has_include", "__has_include_next", "__has_embed"), "is for the compiler's host"
+    ),
+    **dict.fromkeys(
+        ("clock", "clock64", "__clock", "__clock64", "globaltimer", "__globaltimer", "__nanosleep"),
+        "lets a kernel tell when it is timed",
+    ),
+    **dict.fromkeys(("printf", "puts", "putchar", "vprintf"), "writes to the judge's output"),
+    **dict.fromkeys(
+        ("malloc", "free", "new", "delete", "alloca"), "takes memory that the task does not give"
+    ),
+    **dict.fromkeys(
+        "system popen execv execve execl fork vfork syscall getenv setenv putenv environ dlopen dlsym dlclose fopen "
+        "socket mmap mprotect sigaction _exit atexit setjmp longjmp ptrace stdin stdout stderr errno FILE fstream "
+        "ifstream ofstream cout cin cerr pthread_create filesystem".split(),
+        "reaches outside the kernel",
+    ),
+    **dict.fromkeys(("cukern", "cudaMalloc", "cudaMemcpy", "cudaLaunchKernel"), "belongs to the host"),
+    **dict.fromkeys(
+        ("throw", "try", "catch", "typeid", "dynamic_cast", "virtual", "co_await"),
+        "is not for kernels",
+    ),
+    **dict.fromkeys(("gnu", "clang", "constructor", "destructor", "ifunc"), "may run code outside a kernel"),
+    **dict.fromkeys(
+        ("__FILE__", "__DATE__", "__TIME__", "__TIMESTAMP__", "__COUNTER__"), "differs between builds"
+    ),
+}
+_NO_MACRO = frozenset(
+    "assert min max abs int float double half char short long unsigned signed bool void const volatile if else for "
+    "while do return switch case break continue struct class template typename static extern inline sizeof threadIdx "
+    "blockIdx blockDim gridDim warpSize defined asm true false constexpr using namespace operator private".split()
+)
+#: Words of compilers and of the host's runtime, and macros that tell one device from another.
+_OF_COMPILER = re.compile(
+    r"__(?:builtin|sync|atomic|cxa|libc|tsan|ubsan|asan|cukern|gnu)_|_mm\d*_|cukern_|CUKERN|_Z|__[A-Z][A-Z0-9_]*(?:__)?$"
+)
+#: Macros of the text's own conditions that it need not define, as they are the same everywhere.
+_SAME = frozenset(("__cplusplus", "defined", "INFINITY", "M_PI", "FLT_MAX", "NAN", "UINT_MAX", "INT_MAX"))
+
+
+class Refused(Exception):
+    """A text is refused; ``reason`` is the code, ``line`` the line's number or 0."""
+
+    def __init__(self, reason: str, message: str, line: int = 0) -> None:
+        self.reason, self.line = reason, line
+        super().__init__(message)
+
+
+@dataclass
+class Launch:
+    """One launch, whose parts are expressions."""
+
+    name: str = ""
+    args: list[str] | None = None
+    grid: list[str] = field(default_factory=list)
+    block: list[str] = field(default_factory=list)
+    shared: str = "0"
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Memory between launches: its C++ type, the number of elements as an expression, whether it begins as zeros."""
+
+    name: str
+    cxx: str
+    size: str
+    zeros: bool
+
+
+@dataclass
+class Part:
+    """The launches that compute one signature."""
+
+    launches: list[Launch] = field(default_factory=lambda: [Launch()])
+    scratch: list[Scratch] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch with its numbers: ``args`` are names of arrays, or numbers."""
+
+    name: str
+    args: tuple[str | int | float, ...]
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+
+
+def screen(text: str) -> None:
+    """Refuse a text with anything that is not for kernels.
+
+    Raises:
+        Refused: it has such a thing.
+    """
+    if len(text) > _LONGEST:
+        raise Refused("forbidden", f"the text has {len(text)} characters, of at most {_LONGEST}")
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > _LONGEST_LINE:
+            raise Refused(
+                "forbidden", f"a line has {len(line)} characters, of at most {_LONGEST_LINE}", number
+            )
+    known = _library_lines(text)
+    screened = "\n".join("" if i in known else line for i, line in enumerate(text.split("\n")))
+    glued = re.search(r"(?:^|[^\s;{}(),\\])\\[ \t]*\r?\n", screened)
+    if glued is not None:
+        at = screened.count("\n", 0, glued.end() - 1) + 1
+        raise Refused(
+            "forbidden", "a line that goes on needs a blank before its backslash: it may hide words", at
+        )
+    if re.search(r'\?\?[=/\'()!<>-]|%:|<%|%>|\b(?:u8|[uUL])?R"', screened):
+        raise Refused("forbidden", "digraphs, trigraphs and raw strings are not taken: they hide words")
+    _tokens(screened)
+    plain = _without_comments(screened)
+    _directives(plain)
+    _linkage(plain)
+
+
+def _library_lines(text: str) -> set[int]:
+    """The lines that stand, word by word, in the library's own headers, as `#line` says."""
+    found: set[int] = set()
+    name, at = "", 0
+    files: dict[str, list[str]] = {}
+    for i, line in enumerate(text.split("\n")):
+        match = re.fullmatch(r'#line (\d+) "([\w/.]+)"', line)
+        if match is not None:
+            name, at = match[2], int(match[1]) - 1
+            if name not in files:
+                files[name] = _template(name)
+            if files[name]:
+                found.add(i)
+        elif name:
+            own = files[name]
+            if name.startswith("prelude/") and at < len(own) and own[at] == line:
+                found.add(i)
+            at += 1
+    return found
+
+
+def _template(name: str) -> list[str]:
+    try:
+        return render.source_of(name).split("\n")
+    except Exception:
+        return []
+
+
+def _tokens(text: str) -> None:
+    line = 1
+    for match in _TOKEN.finditer(text):
+        kind, found = match.lastgroup, match[0]
+        if kind == "word":
+            why = _REFUSED.get(found)
+            if why is None and _OF_COMPILER.match(found):
+                why = "belongs to the compiler or the host's runtime"
+            if why is not None:
+                raise Refused("forbidden", f"{found} {why}", line)
+        elif kind == "mark" and (found == "##" or not found.isascii()):
+            raise Refused(
+                "forbidden",
+                f"{found} {'makes words that are not seen' if found == '##' else 'is no letter of C++'}",
+                line,
+            )
+        line += found.count("\n")
+
+
+def _linkage(text: str) -> None:
+    """Refuse declarations of what the text does not define, by which it would call the host's libraries."""
+    for match in re.finditer(r"\b(?:extern|namespace)\b", text):
+        rest = text[match.end() :]
+        if match[0] == "namespace":
+            good = (
+                re.match(r"\s*(?:std\b|__)", rest) is None or "using" in text[: match.start()].split("\n")[-1]
+            )
+        else:
+            kernel = re.match(r'\s*"C"\s*__global__\b[^;{]*\{', rest)
+            good = (
+                kernel is not None
+                or re.match(r"\s*(?:__shared__|__align__\s*\([^()]*\)\s*__shared__)", rest) is not None
+            )
+        if not good:
+            line = text.count("\n", 0, match.start()) + 1
+            said = " ".join((match[0] + rest.split("\n")[0]).split())[:60]
+            raise Refused(
+                "forbidden",
+                f"{said}: only kernels and dynamic shared memory are extern; std is the library's",
+                line,
+            )
+
+
+def _directives(text: str) -> None:
+    """Refuse directives that reach outside, or that make the text depend on the compiler."""
+    own: set[str] = set()
+    for number, line in enumerate(text.split("\n"), 1):
+        match = _DIRECTIVE.fullmatch(line)
+        if match is None:
+            continue
+        word, rest = match[1], match[2].strip()
+        if word == "include" and not _HEADERS.fullmatch(rest):
+            raise Refused(
+                "forbidden",
+                f"#include {rest}: of headers, those of CUDA for kernels and of numbers are taken",
+                number,
+            )
+        if word in ("define", "undef"):
+            name = re.match(r"\w*", rest)
+            macro = "" if name is None else name[0]
+            if macro.startswith("__") or macro in _NO_MACRO or _builtin(macro):
+                raise Refused(
+                    "forbidden",
+                    f"#{word} {macro}: a macro must not change what a word of CUDA C++ means",
+                    number,
+                )
+            own.add(macro)
+        elif word in ("if", "ifdef", "ifndef", "elif"):
+            for name in re.findall(r"[A-Za-z_]\w*", rest):
+                if name not in own and name not in _SAME:
+                    raise Refused(
+                        "forbidden",
+                        f"#{word} {name}: a text must mean the same on every device; it does not define {name}",
+                        number,
+                    )
+        elif word == "pragma" and not re.match(r"(?:unroll|nounroll|once)\b", rest):
+            raise Refused("forbidden", f"#pragma {rest}", number)
+        elif word == "line" or word not in ("include", "else", "endif", "pragma", "error", ""):
+            raise Refused("forbidden", f"#{word} {rest}", number)
+
+
+def _builtin(name: str) -> bool:
+    return re.match(r"atomic[A-Z]|sync|cuda|blockDim|tex\dD|make_", name) is not None
+
+
+def _without_comments(text: str) -> str:
+    return "".join(
+        re.sub(r"[^\n]", " ", match[0]) if match.lastgroup == "comment" else match[0]
+        for match in _TOKEN.finditer(text)
+    )
+
+
+_HEAD = re.compile(r"[ \t]*//[ \t]*(grid|block|shared|launch|scratch|backward)[ \t]*:[ \t]*(.*?)[ \t\r]*")
+_SCRATCH = re.compile(r"([\w ]+?)\s+(\w+)\s*\[([^\[\]]+)\]\s*(=\s*0)?")
+_CALL = re.compile(r"([A-Za-z_][\w:]*(?:<[\w ,:]*>)?)\s*(?:\((.*)\))?")
+
+
+def parts(text: str) -> tuple[Part, Part | None]:
+    """The launches that the first lines declare, of the kernel and of its derivative.
+
+    Raises:
+        Refused: they are none.
+    """
+    forward, backward = Part(), None
+    part, fresh = forward, True
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip() and not line.lstrip().startswith("//"):
+            break
+        match = _HEAD.fullmatch(line)
+        if match is None:
+            continue
+        word, rest = match[1], match[2]
+        if word == "backward":
+            backward = part = Part()
+            fresh = True
+        elif word == "launch":
+            call = _CALL.fullmatch(rest)
+            if call is None:
+                raise Refused("launch", f"expected // launch: NAME(ARGUMENT, ...), got {rest!r}", number)
+            args = None if call[2] is None else [one.strip() for one in _split(call[2])]
+            launch = Launch(call[1], args, line=number)
+            part.launches = [launch] if fresh else [*part.launches, launch]
+            fresh = False
+        elif word == "scratch":
+            found = _SCRATCH.fullmatch(rest)
+            if found is None or (found[1] != "T" and dtypes.from_cxx(found[1]) is None):
+                raise Refused(
+                    "launch", f"expected // scratch: float NAME[SIZE] or ... = 0, got {rest!r}", number
+                )
+            part.scratch.append(Scratch(found[2], found[1], found[3], found[4] is not None))
+        else:
+            value: Any = rest if word == "shared" else _split(rest)
+            setattr(part.launches[-1], word, value)
+            part.launches[-1].line = part.launches[-1].line or number
+    return forward, backward
+
+
+def _split(text: str) -> list[str]:
+    """Expressions, divided at commas outside brackets."""
+    found, depth = [""], 0
+    for c in text:
+        depth += (c in "([<") - (c in ")]>") if c not in "<>" else 0
+        if c == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += c
+    return [one for one in found if one.strip()]
+
+
+def plan(
+    part: Part,
+    signature: Signature,
+    entry: str,
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, float],
+    cxx: str,
+) -> tuple[list[Step], dict[str, tuple[str, int, bool]]]:
+    """The launches of a part for given sizes, and the type, size and zeros of its scratch memory.
+
+    Args:
+        part: what the text declares.
+        signature: what it computes.
+        entry: the kernel of the signature's name, with its template's arguments.
+        sizes: the value of each size.
+        scalars: the values of other scalars.
+        cxx: what ``T`` stands for.
+
+    Raises:
+        Refused: an expression has no value, or a launch is too large.
+    """
+    names = dict(sizes)
+    scratch = {}
+    for one in part.scratch:
+        count = _number(one.size, names, "scratch", 0)
+        if not 0 <= count <= _MOST_SCRATCH:
+            raise Refused(
+                "launch", f"scratch {one.name}: expected 0 to {_MOST_SCRATCH} elements, got {count}"
+            )
+        scratch[one.name] = (cxx if one.cxx == "T" else one.cxx, count, one.zeros)
+    arrays = {one.name for one in signature.parameters if one.shape is not None} | set(scratch)
+    values = {**scalars, **names}
+    steps = []
+    for launch in part.launches:
+        if not launch.grid or not launch.block:
+            raise Refused(
+                "launch", "expected the lines // grid: ... and // block: ... before the text", launch.line
+            )
+        given = launch.args if launch.args is not None else [one.name for one in signature.parameters]
+        args: list[str | int | float] = []
+        for arg in given:
+            args.append(
+                arg
+                if arg in arrays
+                else values[arg]
+                if arg in values
+                else _number(arg, names, "launch", launch.line)
+            )
+        grid = tuple(_number(one, names, "grid", launch.line) for one in launch.grid)
+        block = tuple(_number(one, names, "block", launch.line) for one in launch.block)
+        shared = _number(launch.shared, names, "shared", launch.line)
+        _check(grid, block, shared, launch.line)
+        name = re.sub(r"\bT\b", cxx, launch.name) if launch.name and launch.name != signature.name else entry
+        steps.append(Step(name, tuple(args), grid, block, shared))
+    return steps, scratch
+
+
+def _number(text: str, names: Mapping[str, int], what: str, line: int) -> int:
+    try:
+        return evaluate(text, names)
+    except ValueError as error:
+        raise Refused("launch", f"{what}: {text.strip()}: {error}", line) from None
+
+
+def _check(grid: tuple[int, ...], block: tuple[int, ...], shared: int, line: int) -> None:
+    for what, sizes, most in (("grid", grid, _MOST_BLOCKS), ("block", block, 1024)):
+        count = 1
+        for size in sizes:
+            count *= size
+        if not 1 <= len(sizes) <= 3 or min(sizes) < 0 or count > most:
+            raise Refused(
+                "launch", f"{what}: expected one to three sizes, together at most {most}, got {sizes}", line
+            )
+    if min(block) < 1 or not 0 <= shared <= 232448:
+        raise Refused(
+            "launch",
+            f"expected blocks of threads, and up to 232448 bytes of shared memory, got {block}, {shared}",
+            line,
+        )

@@ -1,0 +1,326 @@
+"""The judge of kernels: what it rejects, with which reason and line, and what it accepts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import judged_library
+import numpy as np
+import pytest
+from judged_right import RIGHT, text
+from judged_tasks import TASKS
+from judged_wrong import WRONG
+
+import cukern as ck
+from cukern.cli import main
+from cukern.testing.judge import REASONS
+from cukern.testing.judging import process
+from cukern.testing.judging.bounds import Bounded
+from cukern.testing.judging.candidate import Refused, screen
+from cukern.testing.judging.expressions import evaluate
+from cukern.testing.judging.task import Signature
+
+SEED = 5
+#: What a usual run judges: the others are `thorough`. Texts that are refused as they stand start no process.
+QUICK = {("sum/last block", 64), ("matmul/tiles", 64)}
+FEW = {
+    "no guard",
+    "loses a barrier",
+    "follows an address",
+    "never ends",
+    "fills a variable",
+    "writes nothing",
+    "keeps its first results",
+    "counts its launches",
+    "knows the announced size",
+    "no maximum",
+    "Python in its launch",
+}
+TWICE = """// grid: divide_up(n, 64)
+// block: 64
+__global__ void twice(const float* x, float* y, int n) {
+    int i = blockIdx.x * 64 + threadIdx.x;
+    if (i < n) y[i] = 2 * x[i];
+}"""
+
+
+def twice(**more: Any) -> ck.testing.Task:
+    given = {"announced": [{"n": 100}], "values": ["nan"], **more}
+    return ck.testing.Task(
+        "twice(const float x[n], float y[n], int n)", given.pop("reference", lambda x: 2 * x), **given
+    )
+
+
+def judged(task: str, source: str, **more: Any) -> ck.testing.Report:
+    return ck.testing.judge(
+        TASKS[task], source, **{"seed": SEED, "timeout": 12.0, "memory": 1 << 30, "device": "host", **more}
+    )
+
+
+@pytest.mark.parametrize(
+    ("style", "block"),
+    [pytest.param(*one, marks=[] if one in QUICK else pytest.mark.thorough) for one in RIGHT],
+)
+def test_right_candidates_are_accepted(style: str, block: int) -> None:
+    report = judged(style.partition("/")[0], text(style, block))
+    assert report.ok, str(report)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", judged_library.NAMES)
+def test_kernels_of_the_library_are_accepted(name: str) -> None:
+    task, source = judged_library.candidate(name)
+    report = ck.testing.judge(task, source, seed=SEED, timeout=30.0, device="host")
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if one.reason == "forbidden" or name in FEW else pytest.mark.thorough)
+        for name, one in WRONG.items()
+    ],
+)
+def test_wrong_candidates_are_rejected_with_their_reason(name: str) -> None:
+    wrong = WRONG[name]
+    report = judged(wrong.task, wrong.text)
+    assert (report.ok, report.reason) == (False, wrong.reason), str(report)
+    if wrong.line:
+        number = int(report.place.rpartition(":")[2])
+        assert wrong.line in wrong.text.split("\n")[number - 1], report.place
+
+
+def test_there_is_a_candidate_of_every_reason() -> None:
+    seen = {wrong.reason for wrong in WRONG.values()}
+    # A process that ends is tried below, a GPU needs one; the rest are reports of checked launches like those here.
+    assert set(REASONS) - seen == {"crash", "device", "geometry"}
+
+
+def test_a_process_that_ends_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = process.Process.ask
+
+    def killed(self: Any, header: Any, arrays: Any) -> Any:
+        if header["what"] == "plain":
+            os.kill(self.process.pid, signal.SIGSEGV)
+        return ask(self, header, arrays)
+
+    monkeypatch.setattr(process.Process, "ask", killed)
+    report = ck.testing.judge(twice(), TWICE, seed=SEED, device="host")
+    assert report.reason == "crash" and "SIGSEGV" in str(report)
+
+
+def test_candidates_are_judged_side_by_side() -> None:
+    texts = [TWICE, TWICE.replace("2 *", "3 *"), TWICE.replace("if (i < n) ", "")]
+    with ThreadPoolExecutor(3) as pool:
+        reports = pool.map(lambda one: ck.testing.judge(twice(), one, seed=SEED, device="host"), texts)
+    assert [one.reason for one in reports] == ["", "wrong", "bounds"]
+
+
+def test_a_verdict_repeats_by_its_seed() -> None:
+    first = ck.testing.judge(twice(), TWICE, device="host")
+    again = ck.testing.judge(twice(), TWICE, seed=first.facts["seed"], device="host")
+    assert first.ok and [one.found for one in first.lines] == [one.found for one in again.lines]
+
+
+def test_both_devices_of_a_half_type_and_a_reference_of_cukern() -> None:
+    task = ck.testing.Task(
+        "act(const T x[n], T y[n], int n)", ck.tanh, [{"n": 200}], dtypes=["bfloat16"], library="cukern"
+    )
+    source = TWICE.replace("twice(const float* x, float* y", "act(const T* x, T* y").replace(
+        "2 * x[i]", "T(tanhf(float(x[i])))"
+    )
+    source = source.replace("__global__", "#include <cuda_bf16.h>\ntemplate <typename T> __global__")
+    assert ck.testing.judge(task, source, seed=SEED, device="host").ok
+    wrong = source.replace("tanhf(", "0.9f * tanhf(")
+    assert ck.testing.judge(task, wrong, seed=SEED, device="host").reason in ("wrong", "precision")
+
+
+def test_documentation_has_every_reason() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pages" / "judge.md").read_text()
+    for code, meaning in REASONS.items():
+        assert f"| `{code}` | {meaning} |" in page
+    right = len(RIGHT) + len(judged_library.NAMES)
+    told = f"{len(WRONG)} candidates that cheat or are wrong, and {right} right ones"
+    assert told in " ".join(page.split())
+
+
+def test_a_gpu_is_judged_and_timed(device: ck.Device) -> None:
+    if device.kind != "cuda":
+        pytest.skip("needs a GPU")
+    pytest.importorskip("cupy")
+    task = twice(library="cukern")
+    report = ck.testing.judge(task, TWICE, seed=SEED, device=device)
+    assert report.ok and "times as fast" in report.lines[-1].found, str(report)
+
+
+def test_command_writes_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "task.py").write_text(
+        "import cukern as ck\n"
+        'task = ck.testing.Task("twice(const float x[n], float y[n], int n)", lambda x: 2 * x, [{"n": 9}], values=[])\n'
+    )
+    (tmp_path / "good.cu").write_text(TWICE)
+    (tmp_path / "bad.cu").write_text(TWICE.replace("if (i < n) ", ""))
+    files = [str(tmp_path / name) for name in ("task.py", "good.cu", "bad.cu")]
+    assert main(["judge", *files, "--out", str(tmp_path / "out"), "--seed", "3", "--device", "host"]) == 1
+    assert "1 of 2 rejected" in capsys.readouterr().out
+    verdict = json.loads((tmp_path / "out" / "bad.json").read_text())
+    assert (verdict["ok"], verdict["reason"], verdict["place"]) == (False, "bounds", "bad.cu:5")
+    assert json.loads((tmp_path / "out" / "good.json").read_text())["ok"]
+    page = (tmp_path / "out" / "bad.html").read_text()
+    assert "bad.cu:5" in page and "<script" not in page
+    assert main(["judge", str(tmp_path / "good.cu"), str(tmp_path / "good.cu")]) == 2
+
+
+def test_a_page_shows_texts_and_runs_none() -> None:
+    report = ck.testing.Report(
+        "t", [ck.testing.Line("a", "b", "failed", "<script>x</script>", reason="wrong")]
+    )
+    assert "&lt;script&gt;" in report.page() and "<script>" not in report.page()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "__import__('os')",
+        "n.real",
+        "n[0]",
+        "[n for n in n]",
+        "2 ** 70",
+        "'a' * n",
+        "lambda: n",
+        "min(*n)",
+        "9 << 70",
+        "m",
+        "1 / 0",
+        "(" * 150,
+        "True",
+        "print(n, n)",
+    ],
+)
+def test_expressions_have_sizes_alone(source: str) -> None:
+    with pytest.raises(ValueError, match="."):
+        evaluate(source, {"n": 10})
+
+
+def test_expressions_divide_as_cxx_does() -> None:
+    assert [
+        evaluate(one, {"n": 7})
+        for one in ("-n / 2", "n // 2", "-n % 4", "divide_up(n, 2)", "n if n > 7 else min(n, 3)")
+    ] == [-3, 3, -3, 4, 3]
+
+
+@pytest.mark.parametrize(
+    "source", ["/* b *\\\n/ asm", "%:define x", "??=define x", 'R"x(asm)x"', "é", "x *\\\n/ asm"]
+)
+def test_texts_that_hide_words_are_refused(source: str) -> None:
+    with pytest.raises(Refused):
+        screen(source)
+
+
+@pytest.mark.parametrize("piece", ["/*", '"\\"', "'\\'", 'extern "C" __global__ ', "#define ", "a "])
+def test_texts_are_read_in_little_time(piece: str) -> None:
+    """One that makes the judge itself slow would hold up all others."""
+    begin = time.monotonic()
+    line = piece * (1900 // len(piece))
+    with contextlib.suppress(Refused):
+        screen("\n".join([line] * ((1 << 18) // (len(line) + 1))))
+    assert time.monotonic() - begin < 10
+
+
+def test_words_in_comments_and_strings_are_none() -> None:
+    screen("__global__ void f(int* read) { int thread = threadIdx.x, open = 1; read[thread] = open; }")
+    screen('// asm, system and printf\n/* getenv */ __global__ void f() { const char* s = "fopen"; }')
+
+
+def test_signatures() -> None:
+    found = Signature.parsed(
+        "f(const T x[rows][2 * n + 1], inout int y[n], T z[max(rows, n)], int n, float eps)"
+    )
+    assert [one.role for one in found.parameters] == ["in", "inout", "out", "scalar", "scalar"]
+    assert found.dims == ["rows", "n"] and found.parameters[0].sized({"rows": 3, "n": 4}) == (3, 9)
+    for wrong in ("f", "f(const T n)", "f(T* x)", "f(Pair x[n])"):
+        with pytest.raises(ValueError, match="signature"):
+            Signature.parsed(wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"announced": []}, "announced"),
+        ({"announced": [{"m": 1}]}, "announced"),
+        ({"values": ["odd"]}, "values"),
+        ({"library": "torch"}, "library"),
+    ],
+)
+def test_tasks_say_what_is_wrong(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        twice(**given)
+
+
+def missing(x: Any) -> Any:
+    return {"y": x}["x"]
+
+
+def test_a_reference_that_fails_is_the_tasks_error() -> None:
+    with pytest.raises(
+        ValueError, match=re.escape("reference fails for announced sizes (n=100, float32): KeyError")
+    ):
+        ck.testing.judge(twice(reference=missing), TWICE, seed=SEED, device="host")
+
+
+# ---- bounds
+
+
+def narrow(formula: Any, *args: Any) -> tuple[Any, Any]:
+    """The errors of a formula in float32 by NumPy, and their bounds."""
+    arrays = [np.asarray(one, np.float32) for one in args]
+    want = formula(*(Bounded.exact(one, np.dtype(np.float32)) for one in arrays))
+    with np.errstate(all="ignore"):
+        return np.abs(formula(*arrays).astype(np.float64) - want.value), want.error
+
+
+def normalised(x: Any) -> Any:
+    centred = x - np.mean(x, axis=1, keepdims=True)
+    return centred / np.sqrt(np.mean(centred * centred, axis=1, keepdims=True) + np.float32(1e-5))
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda x: np.exp(x - np.max(x, axis=1, keepdims=True)) / np.sum(np.exp(x), axis=1, keepdims=True),
+        lambda x: np.cumsum(x, axis=1) * 3,
+        lambda x: x @ np.transpose(x),
+        lambda x: 1 - np.tanh(x) ** 2,
+        lambda x: np.std(x, axis=0) - np.var(x, axis=0),
+        lambda x: np.sort(np.where(x > 0, x, 0.1 * x), axis=1)[:, ::-1].reshape(-1),
+        lambda x: np.concatenate([x, np.log1p(np.abs(x))]).sum(axis=0),
+        normalised,
+    ],
+    ids=["softmax", "scan", "product", "tanh", "deviation", "sorted", "joined", "normalised"],
+)
+def test_errors_are_within_their_bounds(formula: Any) -> None:
+    x = np.random.default_rng(3).normal(size=(20, 50)) * 3
+    error, bound = narrow(formula, x)
+    assert (error <= bound).all()
+    assert np.median(bound[bound > 0]) < 1e4 * np.median(error[error > 0]), "a bound that refuses nothing"
+
+
+def test_bounds_widen_where_digits_cancel() -> None:
+    x = np.array([1.0, 1000.0])
+    bound = (Bounded.exact(x, np.dtype(np.float32)) + 1.0 - x).error
+    assert bound[1] > 100 * bound[0]
+    large = Bounded.exact(np.array([1e30, 1.0]), np.dtype(np.float32))
+    assert np.isinf((large * large).error).tolist() == [True, False]
+
+
+def test_bounds_say_which_function_they_lack() -> None:
+    with pytest.raises(TypeError, match=r"bounds do not know numpy.convolve: give Task\(bound="):
+        np.convolve(Bounded.exact(np.ones(3), np.dtype(np.float32)), np.ones(2))

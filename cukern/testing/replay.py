@@ -44,14 +44,14 @@ def recorded(folder: str | os.PathLike[str], *, keep: int = KEEP, whole: int = W
     ... extern "C" __global__ void << name >>(const float* x, float* y, int n) {
     ...     int i = blockIdx.x * << block >> + threadIdx.x;
     ...     y[i] = 2 * x[i];
-    ... }''', name="double", block=4)
+    ... }''', name="replayed", block=4)
     >>> with recorded(tempfile.mkdtemp()) as folder:
     ...     try:
     ...         double(ck.ones(6), ck.zeros(6), 6)
     ...     except ck.KernelFault:
     ...         pass
     >>> print(replay(folder).reports[0])
-    double_float32_4: out of bounds: block (1, 0, 0), thread (2, 0, 0) reads element 6 of argument x, ... <double>:4
+    replayed_float32_4: out of bounds: block (1, 0, 0), thread (2, 0, 0) reads element 6 of argument x, ... <replayed>:4
          3 |     int i = blockIdx.x * << block >> + threadIdx.x;
     >    4 |     y[i] = 2 * x[i];
          5 | }

@@ -5,14 +5,16 @@
     python benchmarks/planted.py --sanitizer --out gpu.jsonl           # compute-sanitizer, with a GPU
     python benchmarks/planted.py --table host.jsonl gpu.jsonl ...      # the Markdown table of all
 
-The mistakes are those of ``tests/device/planted.py``, ``planted_more.py`` and ``planted_memory.py``. Each tool of
-compute-sanitizer runs the wrong kernels, and the right ones for false alarms. After a launch that ends the CUDA
+The mistakes are those of ``tests/device/planted.py``, ``planted_more.py`` and ``planted_memory.py``; with ``--set public``
+those of ``benchmarks/planted_set``, where a report counts as one with a line if it names a line marked ``//!``. Each
+tool of compute-sanitizer runs the wrong kernels, and the right ones for false alarms. After a launch that ends the CUDA
 context, a new process goes on with the next one.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import re
 import subprocess
@@ -20,6 +22,8 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +42,74 @@ _FOUND = re.compile(
 )
 
 
+@dataclass(frozen=True)
+class Public:
+    """A kernel of ``planted_set``, as right and, where it has ``⟦right|||wrong⟧``, as wrong text.
+
+    Attributes:
+        kinds: the class of the mistake.
+        name: what it is.
+        launch: ``grid``, ``block`` and ``shared``.
+        arguments: a Python expression, in which ``f``, ``z``, ``k`` and ``a`` make arrays.
+        body: the text.
+    """
+
+    kinds: str
+    name: str
+    launch: dict[str, Any]
+    arguments: str
+    body: str
+
+    @property
+    def pair(self) -> bool:
+        return "⟦" in self.body
+
+    def text(self, wrong: bool) -> str:
+        chosen = re.sub("⟦(.*?)⟧", lambda choice: choice[1].split("|||")[wrong], self.body, flags=re.DOTALL)
+        return chosen.replace("__global__ void planted(", 'extern "C" __global__ void << name >>(')
+
+    def lines(self) -> set[str]:
+        """Where a report may name the mistake, as ``<planted>:7``."""
+        rows = self.text(wrong=True).split("\n")
+        return {f"<planted>:{number}" for number, row in enumerate(rows, 1) if "//!" in row}
+
+    def run(self, wrong: bool, **more: Any) -> list[Any]:
+        options = dict(self.launch)
+        kernel = ck.Kernel(self.text(wrong), block=options.pop("block", 64), name="planted", **more)
+        makers = {
+            "f": lambda n: ck.linspace(1, 2, n, dtype=ck.float32),
+            "z": lambda n, dtype="float32": ck.zeros(n, dtype),
+            "k": lambda n, below: (ck.arange(n, dtype="int32") * 7) % below,
+            "a": lambda n: ck.arange(n, dtype="int32"),
+        }
+        args = list(eval(f"({self.arguments},)", makers))
+        kernel(*args, **options)
+        return args
+
+
+def public() -> list[Public]:
+    """The kernels of ``planted_set``: a header ``## class: name | launch | arguments``, then the text."""
+    found = []
+    for path in sorted((Path(__file__).parent / "planted_set").glob("*.cu")):
+        for entry in path.read_text().split("## ")[1:]:
+            header, _, body = entry.partition("\n")
+            title, launch, arguments = (part.strip() for part in header.split("|"))
+            kind, _, name = title.partition(": ")
+            words = re.findall(r"(\w+)=(\([^)]*\)|\d+)", launch)
+            options = {word: ast.literal_eval(value) for word, value in words}
+            found.append(Public(kind, name, options, arguments, body))
+    return found
+
+
+#: The set in use: ``tests`` or ``public``.
+CHOSEN = ["tests"]
+
+
+@cache
 def pairs() -> list[Any]:
     """The planted mistakes."""
+    if CHOSEN[0] == "public":
+        return public()
     from planted import PAIRS
     from planted_memory import MEMORY
     from planted_more import MORE
@@ -51,18 +121,27 @@ def on_host(out: Any) -> None:
     """Each wrong and each right kernel, launched checked."""
     with ck.device("host"):
         for number, pair in enumerate(pairs()):
-            for wrong in (True, False):
+            for wrong in (True, False) if getattr(pair, "pair", True) else (False,):
                 with checked(collect=True) as reports:
                     kept = pair.run(wrong=wrong)
                 del kept
+                if isinstance(pair, Public):
+                    line = any({one.place, one.other_place} & pair.lines() for one in reports)
+                    said = [f"{one.place} {one.message}" for one in reports]
+                    _tell(out, number, wrong, "checked", bool(reports), line, said)
+                    continue
                 found = [one for one in reports if one.kind in pair.expected.split(",")] if wrong else reports
                 line = any(one.place.startswith("<planted") for one in found)
                 _tell(out, number, wrong, "checked", bool(found), line)
 
 
-def _tell(out: Any, number: int, wrong: bool, tool: str, found: bool, line: bool) -> None:
+def _tell(
+    out: Any, number: int, wrong: bool, tool: str, found: bool, line: bool, said: Sequence[str] = ()
+) -> None:
     pair = pairs()[number]
     row = {"class": pair.kinds, "name": pair.name, "wrong": wrong, "tool": tool, "found": found, "line": line}
+    if said:
+        row["said"] = said
     print(json.dumps(row), file=out, flush=True)
 
 
@@ -99,7 +178,7 @@ def launched(tool: str, wrong: bool, numbers: list[int], deadline: float, out: A
     rest = list(numbers)
     while rest and time.monotonic() < deadline:
         words = ",".join(map(str, rest))
-        command = [sys.executable, __file__, "--child", words]
+        command = [sys.executable, __file__, "--set", CHOSEN[0], "--child", words]
         command = (
             ["compute-sanitizer", "--tool", tool, *command] if tool in TOOLS else [*command, "--unchecked"]
         )
@@ -136,6 +215,7 @@ def by_processes(
         for tool in tools:
             names = ((number, pair.kinds, pair.name) for number, pair in enumerate(pairs()))
             left = [number for number, *name in names if (tool, wrong, *name) not in known]
+            left = [number for number in left if not wrong or getattr(pairs()[number], "pair", True)]
             step = 1 if wrong and tool == "memcheck" else 8  # most launches end the context there
             jobs += [(tool, wrong, left[at : at + step]) for at in range(0, len(left), step)]
     with ThreadPoolExecutor(processes) as pool:
@@ -185,6 +265,7 @@ def main() -> None:
         "--sanitizer", action="store_true", help="run compute-sanitizer instead of checked launches"
     )
     parser.add_argument("--unchecked", action="store_true", help="launch unchecked, on the host")
+    parser.add_argument("--set", choices=("tests", "public"), default="tests", help="which mistakes")
     parser.add_argument("--seconds", type=float, default=80, help="for compute-sanitizer")
     parser.add_argument("--processes", type=int, default=14)
     parser.add_argument("--done", type=Path, help="results of compute-sanitizer that are not run again")
@@ -193,6 +274,7 @@ def main() -> None:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--right", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    CHOSEN[0] = options.set
     out = sys.stdout if options.out is None else options.out.open("w")
     if options.child:
         run = child_on_host if options.unchecked else child

@@ -68,10 +68,11 @@ class Public:
         chosen = re.sub("⟦(.*?)⟧", lambda choice: choice[1].split("|||")[wrong], self.body, flags=re.DOTALL)
         return chosen.replace("__global__ void planted(", 'extern "C" __global__ void << name >>(')
 
-    def lines(self) -> set[str]:
-        """Where a report may name the mistake, as ``<planted>:7``."""
+    def named(self, places: Sequence[str]) -> bool:
+        """Whether one of the places in reports, as ``<planted 3eb543ce>:7``, is a line where the mistake is."""
         rows = self.text(wrong=True).split("\n")
-        return {f"<planted>:{number}" for number, row in enumerate(rows, 1) if "//!" in row}
+        lines = {str(number) for number, row in enumerate(rows, 1) if "//!" in row}
+        return any(place.startswith("<planted") and place.rpartition(":")[2] in lines for place in places)
 
     def run(self, wrong: bool, **more: Any) -> list[Any]:
         options = dict(self.launch)
@@ -126,7 +127,7 @@ def on_host(out: Any) -> None:
                     kept = pair.run(wrong=wrong)
                 del kept
                 if isinstance(pair, Public):
-                    line = any({one.place, one.other_place} & pair.lines() for one in reports)
+                    line = pair.named([place for one in reports for place in (one.place, one.other_place)])
                     said = [f"{one.place} {one.message}" for one in reports]
                     _tell(out, number, wrong, "checked", bool(reports), line, said)
                     continue

@@ -184,7 +184,7 @@ __global__ void planted(const float* x, float* y) {
     for (int stride = 1; stride <= 32; stride *= 2) {
         __syncthreads();
         int at = (t + 1) * stride * 2 - 1;
-        if (⟦at < 64|||at <= 64 + stride⟧)
+        if (⟦at < 64|||at < 64 + 2 * stride⟧)
             s[at] += s[at - stride]; //!
     }
     __syncthreads();
@@ -263,7 +263,7 @@ __global__ void planted(const int* x, int* bins, int n) {
     __syncthreads();
     for (int b = threadIdx.x; b < 100; b += blockDim.x) atomicAdd(bins + b, (int)local[b]); //!
 }
-## histogram: a plain count where two threads meet | grid=1 block=64 | k(512, 32), z(32, "int32"), 512
+## histogram: a plain count where two threads meet | grid=1 block=64 | k(512, 30), z(32, "int32"), 512
 __global__ void planted(const int* x, int* bins, int n) {
     __shared__ unsigned char sub[64 * 32];
     for (int b = 0; b < 32; ++b) sub[b * 64 + threadIdx.x] = 0;

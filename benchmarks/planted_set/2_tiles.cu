@@ -296,7 +296,7 @@ __global__ void planted(const float* x, float* y) {
     float* right = arena + ⟦64|||63⟧;
     int t = threadIdx.x;
     left[t] = x[t]; //!
-    right[t] = 2 * x[t]; //!
+    right[t] = 3 * x[t]; //!
     __syncthreads();
     y[t] = left[63 - t] + right[63 - t];
 }

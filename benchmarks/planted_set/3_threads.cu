@@ -272,8 +272,8 @@ __global__ void planted(const float* x, float* y) {
         if (threadIdx.x == 0)
             for (int i = 0; i < 8; ++i) {
                 int s = i % 2;
-                if (⟦i >= 2|||i > 2⟧) mbarrier_wait(&empty[s], (i / 2 + 1) % 2);
-                mbarrier_arrive_expecting(&full[s], 128);
+                if (⟦i >= 2|||i > 2⟧) mbarrier_wait(&empty[s], (i / 2 + 1) % 2); //!
+                mbarrier_arrive_expecting(&full[s], 128); //!
                 copy_bulk(ring[s], x + i * 32, 128, &full[s]); //!
             }
     } else {
@@ -291,10 +291,9 @@ __global__ void planted(const float* x, float* y) {
 __global__ void planted(const float* x, float* y) {
     __shared__ __align__(128) float s[32];
     s[threadIdx.x] = 3 * x[threadIdx.x]; //!
-    ⟦fence_to_async();
-    __syncthreads();|||__syncthreads();
-    fence_to_async();⟧
-    if (threadIdx.x == ⟦0|||31⟧) {
+    ⟦|||if (threadIdx.x < 16)⟧ fence_to_async();
+    __syncthreads();
+    if (threadIdx.x == 0) {
         store_bulk(y, s, 128); //!
         commit_stores();
         wait_stores<0>();
@@ -337,7 +336,8 @@ __global__ void planted(const float* x, float* y) {
 __global__ void planted(const float* x, float* y) {
     float v = x[threadIdx.x];
     if (threadIdx.x % 32 < 16)
-        v += __shfl_down_sync(⟦0x0000ffff|||0xffffffff⟧, v, 8); //!
+        v += __shfl_xor_sync(⟦0x0000ffff|||0xffffffff⟧, v, 8); //!
+    __syncwarp();
     y[threadIdx.x] = v;
 }
 ## warp: lanes leave a loop whose mask was made before it | grid=1 block=32 | k(32, 6), z(32, "int32")
@@ -349,7 +349,7 @@ __global__ void planted(const int* x, int* y) {
         --left;
         ⟦mask = __ballot_sync(mask, left > 0);|||⟧
     }
-    y[threadIdx.x] = sum;
+    y[threadIdx.x] = __shfl_xor_sync(0xffffffff, sum, 1); //!
 }
 ## warp: a value from a lane outside of the mask | grid=1 block=32 | f(32), z(32)
 __global__ void planted(const float* x, float* y) {
@@ -362,7 +362,7 @@ __global__ void planted(const int* x, int* y) {
     int v = x[threadIdx.x], n;
     ⟦unsigned mask = __ballot_sync(0xffffffff, v < 3);|||unsigned mask = 0xffffffff;⟧
     if (v < 3) n = __popc(__ballot_sync(mask, v == 1)); //!
-    else n = __popc(__ballot_sync(⟦~mask|||mask⟧, v == 4)); //!
+    else n = __shfl_sync(⟦~mask|||mask⟧, v, threadIdx.x); //!
     y[threadIdx.x] = n;
 }
 ## warp: a mask of who happens to be here | grid=1 block=32 | k(32, 8), z(8, "int32"), z(32, "int32")
@@ -393,6 +393,7 @@ __global__ void planted(const int* x, int* y, int n) {
         unsigned same = __match_any_sync(in, x[i]); //!
         y[i] = __popc(same);
     }
+    __syncwarp(); //!
 }
 ## warp: who calls is not in the mask | grid=1 block=32 | f(32), z(32)
 __global__ void planted(const float* x, float* y) {

@@ -180,6 +180,7 @@ __global__ void planted(const float* x, volatile float* part, unsigned* count, f
         ticket = atomicInc(count, gridDim.x - 1);
     }
     ticket = __shfl_sync(~0u, ticket, 0);
+    __syncwarp();
     if (ticket == gridDim.x - 1) {
         v = threadIdx.x < gridDim.x ? part[threadIdx.x] : 0;
         for (int d = 16; d; d /= 2) v += __shfl_down_sync(~0u, v, d);

@@ -263,7 +263,7 @@ __global__ void planted(const int* x, int* bins, int n) {
     __syncthreads();
     for (int b = threadIdx.x; b < 100; b += blockDim.x) atomicAdd(bins + b, (int)local[b]); //!
 }
-## histogram: a plain count where two threads meet | grid=1 block=64 | k(512, 30), z(32, "int32"), 512
+## histogram: a plain count where two threads meet | grid=1 block=64 | k(512, 5), z(32, "int32"), 512
 __global__ void planted(const int* x, int* bins, int n) {
     __shared__ unsigned char sub[64 * 32];
     for (int b = 0; b < 32; ++b) sub[b * 64 + threadIdx.x] = 0;
@@ -379,7 +379,7 @@ __global__ void planted(const float* x, float* y, int columns) {
 }
 ## softmax: a largest value that begins as nothing | grid=1 block=32 | f(64) - 4, z(64)
 __global__ void planted(const float* x, float* y) {
-    float m⟦ = -INFINITY|||⟧;
+    float m⟦ = -INFINITY|||⟧; //!
     for (int c = threadIdx.x; c < 64; c += 32) m = m > x[c] ? m : x[c]; //!
     for (int d = 16; d > 0; d /= 2) m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, d));
     float sum = 0;

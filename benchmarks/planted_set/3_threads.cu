@@ -7,7 +7,7 @@ __global__ void planted(const int* x, int* queue, int* tail) {
             queue[at] = v; //!
     }
 }
-## queue: a count in shared memory is read beside the pushes | grid=1 block=64 | k(64, 7), z(64, "int32"), z(1, "int32")
+## queue: a count in shared memory is read beside the pushes | grid=1 block=64 | k(64, 9), z(64, "int32"), z(1, "int32")
 __global__ void planted(const int* x, int* out, int* count) {
     __shared__ int found, list[64];
     if (threadIdx.x == 0) found = 0;

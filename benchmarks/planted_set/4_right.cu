@@ -8,7 +8,7 @@ __global__ void planted(const float* x, float* y, int n) {
     int last = min(63, n - blockIdx.x * 64 - 1);
     y[i] = s[last - threadIdx.x];
 }
-## right: warps add their counts by one lane of those here | grid=2 block=64 | k(128, 7), z(1, "int32"), z(128, "int32")
+## right: warps add their counts by one lane of those here | grid=2 block=64 | k(128, 9), z(1, "int32"), z(128, "int32")
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
 __global__ void planted(const int* x, int* count, int* out) {
@@ -598,4 +598,16 @@ __global__ void planted(const float* p, float* out) {
         __syncthreads();
     }
     ((float3*)out)[i] = sum;
+}
+## right: pushes by whoever has come out of a loop by then | grid=2 block=32 | k(64, 9), z(64, "int32"), z(1, "int32")
+__global__ void planted(const int* x, int* out, int* count) {
+    int i = blockIdx.x * 32 + threadIdx.x, sum = 0;
+    for (int k = 0; k < x[i]; ++k) sum += k ^ i;
+    if (sum > 3) {
+        unsigned here = __activemask();
+        int leader = __ffs(here) - 1, lane = threadIdx.x & 31, base;
+        if (lane == leader) base = atomicAdd(count, __popc(here));
+        base = __shfl_sync(here, base, leader);
+        out[base + __popc(here & (shl(1u, lane) - 1))] = sum;
+    }
 }

@@ -36,6 +36,33 @@ _WARNING = re.compile(
     r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(maybe-|sometimes-|conditional-)?uninitialized\]$",
     re.M,
 )
+#: Where GCC says that a function was inlined, and where it says that a variable was declared.
+_INLINED = re.compile(r"^ +inlined from .* at (?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+", re.M)
+_DECLARED = re.compile(
+    r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: note: [‘'](\w+)[’'] was declared here$", re.M
+)
+
+
+def _unset_reads(said: str, own: Callable[[str], bool]) -> list[tuple[str, str, str, str]]:
+    """Reads of variables that may be unset: where, where declared, the compiler's words, and of which it is unsure.
+
+    One in a function of the host's headers is where the kernel calls that, if the variable is the kernel's.
+
+    Args:
+        said: the compiler's warnings.
+        own: whether a file is the kernel's text.
+    """
+    reads = []
+    declared = {name: f"{file}:{line}" for file, line, name in _DECLARED.findall(said) if own(file)}
+    for one in _WARNING.finditer(said):
+        file, line, text, unsure = one.groups()
+        name = fills.named(text)
+        if not own(file) and name in declared:
+            context = said[: one.start()].rpartition("In function ")[2]
+            file, line = next((at for at in _INLINED.findall(context) if own(at[0])), (file, line))
+        if own(file):
+            reads.append((f"{file}:{line}", declared.get(name, ""), text, name if unsure else ""))
+    return reads
 
 
 _COMMENTS = re.compile(r"//.*|/\*(?s:.*?)\*/")
@@ -116,13 +143,8 @@ class Reader:
         self._own_text = _COMMENTS.sub(_blank, unit.text[own.start() if own else 0 :])
         #: Whether the text allocates memory.
         self.allocates = _ALLOCATES.search(self._own_text) is not None
-        #: Reads of variables that may be unset: where, the compiler's words, and of which variable it is unsure.
-        self._unset = [
-            (f"{file}:{line}", text, fills.named(text) if unsure else "")
-            for file, line, text, unsure in _WARNING.findall(said)
-            if file in self._templates and not file.startswith("prelude/")
-        ]
-        self.unsure = frozenset(name for _, _, name in self._unset if name)
+        self._unset = _unset_reads(said, lambda file: file in self._templates and not file.startswith("prelude/"))
+        self.unsure = frozenset(name for *_, name in self._unset if name)
 
     def read(
         self,
@@ -149,11 +171,11 @@ class Reader:
         unique: dict[tuple[object, ...], KernelReport] = {}
         for report in self._misfits():
             unique[report.kind, report.message] = report
-        for place, text, name in self._unset:
+        for place, other, text, name in self._unset:
             if name in harmless:
                 continue
             report = KernelReport(
-                "unset", self._message(place, "", f"unset register: {text}"), self._name, place
+                "unset", self._message(place, other, f"unset register: {text}"), self._name, place, other
             )
             unique[report.kind, place] = report
         for one in raw:

@@ -2,12 +2,18 @@
 #pragma once
 #include "access.h"
 
+constexpr unsigned most_looks = 1 << 13;  // of a thread in a block, in a run that begins with the last one
+
 // Lets other threads run where one looks again and again at what another one writes.
 static void let_spin(uintptr_t at, uintptr_t pc) {
     static char places[1024][24];  // in the message of a launch that is stopped; report.py puts the lines there
     // Where a run is compared with another, one more turn of a thread makes no difference to others.
     if (s.late_place && s.spun_at[s.me] != at) s.spins[s.me] = 0;
     s.spun_at[s.me] = at;
+    if (s.backwards && ++s.looks > most_looks * s.cluster.block_threads) {
+        s.gave_up = true;
+        fail_here(worker, "it waits for a block that has not begun", 0, 0);
+    }
     // In other orders than the usual one they also run between a plain read and an atomic operation after it.
     if (!s.in_fibers || s.mode || (++s.spins[s.me] % 16 && !(s.random && !s.late_place && draw() % 4 == 0))) return;
     if (s.suspect_count) settle_suspects();

@@ -422,6 +422,34 @@ static u64 outcome(bool of_floats) {
     return hash;
 }
 
+// What a run has left, but for the order of elements: of kernels whose threads take places by atomic operations.
+struct Bag {
+    u64 hash;
+    double sums[max_areas][2];  // of arrays of floats, which add up to others by rounding: and of their sizes
+};
+template <class T>
+static void add_up(const Area& area, double* sums) {
+    for (const T* at = (const T*)area.start; (uintptr_t)(at + 1) <= area.start + area.bytes; ++at)
+        sums[0] += (double)*at, sums[1] += __builtin_fabs((double)*at);
+}
+static Bag bag() {
+    Bag made = {};
+    for (unsigned i = 0; i < s.area_count; ++i) {
+        const Area& area = s.global[i];
+        if (area.constant) continue;
+        if (area.floats == 4) add_up<float>(area, made.sums[i]);
+        else if (area.floats) add_up<double>(area, made.sums[i]);
+        else for (size_t at = 0; at < area.bytes; at += area.itemsize) made.hash += mixed(i, (void*)(area.start + at), area.itemsize);
+    }
+    return made;
+}
+static bool are_alike(const Bag& a, const Bag& b) {
+    bool alike = a.hash == b.hash;
+    for (unsigned i = 0; i < s.area_count; ++i)
+        alike &= !(__builtin_fabs(a.sums[i][0] - b.sums[i][0]) > 1e-4 * (a.sums[i][1] + b.sums[i][1]));
+    return alike;
+}
+
 // Of sums in another order floats differ by rounding. So they are kept, and compared with what another run leaves.
 static char* kept_floats;
 

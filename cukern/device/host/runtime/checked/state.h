@@ -176,6 +176,8 @@ struct State {
     unsigned char mode;  // 0: a thread's own; 1: of all lanes of a warp; 2: beside the threads
     bool strict;
     bool in_fibers;
+    bool backwards, gave_up;  // blocks run from the last on, of which one waits for another
+    unsigned looks;           // of the running block, in such a run
     uintptr_t base, low, high;  // of the kernel's library
     Area global[max_areas];
     Area shared[max_cluster * shared_slots];

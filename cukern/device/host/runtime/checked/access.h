@@ -138,7 +138,7 @@ static Area* variable_at(uintptr_t at) {
 
 // Whether a place is neither in the kernel's library nor in its heap, but on the running thread's stack.
 static inline __attribute__((always_inline)) bool is_on_stack(uintptr_t at) {
-    return at - s.low >= s.high - s.low && !is_in_heap(at) && at - (uintptr_t)__builtin_frame_address(0) < fiber_stack_bytes;
+    return at - (uintptr_t)__builtin_frame_address(0) < fiber_stack_bytes && at - s.low >= s.high - s.low && !is_in_heap(at);
 }
 
 // Mostly the threads' own memory, and the library's where it has no variables but the runtime's.
@@ -293,6 +293,31 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
     }
 }
 
+// Whether an access is over for the running thread, as the fast tests find.
+static inline __attribute__((always_inline)) bool is_plainly_over(u64 stamp) {
+    const unsigned time = time_of(stamp);
+    return time <= s.launch_start || (time > s.block_start && (time <= s.barrier_time || thread_of(stamp) == s.me));
+}
+
+// A plain access to a whole cell, all earlier ones to which are over: as most are. It does what `touch` does.
+template <unsigned size, bool writes>
+static inline __attribute__((always_inline)) bool touch_alone(Area* r, size_t offset, u64 place) {
+    if (1u << r->shift != size || offset % size || s.mode == 2) return false;
+    u64* const write = &r->writes[offset >> r->shift];
+    u64* const seen = &r->reads[2 * (offset >> r->shift)];
+    const u64 stamp = s.head | place << place_shift;
+    if (!is_plainly_over(*write)) return false;
+    if (!writes) {
+        if (r->begins_unset && time_of(*write) <= unset_until(r)) return false;
+        if (!r->was_read || how_of(*seen) == covered || !is_plainly_over(*seen)) return false;
+        *seen = stamp;
+        return true;
+    }
+    if (r->was_read && (how_of(*seen) == covered || !is_plainly_over(seen[0]) || !is_plainly_over(seen[1]))) return false;
+    *write = stamp;
+    return true;
+}
+
 // The array or the shared memory that a place is in; null for others.
 static inline Area* area_at(uintptr_t at) {
     if (__builtin_expect(at - s.arena < s.arena_bytes, 1)) return &s.global[(at - s.arena) >> s.slot_shift];
@@ -337,6 +362,7 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
     if (!writes && is_read_freely<size>(at, pc)) return;
     if (writes && !reads && how == plain && is_written_first<size>(at, pc)) return;
     Area* const r = area_at(at);
+    if (!r && s.cares == 1 && is_on_stack(at)) return void(s.last_pc = pc);
     if (__builtin_expect(s.cares != 1 || !r, 0)) return access_with_care<size, reads, writes, how>(at, pc);
     const long offset = (long)(at - r->start);
     if (__builtin_expect(offset < 0 || offset + (long)size > (long)r->bytes, 0)) return access_with_care<size, reads, writes, how>(at, pc);
@@ -353,7 +379,7 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
     if (writes && !reads && how == plain && is_first(r, offset, size)) {
         r->writes[offset >> r->shift] = s.head | place << place_shift;
         if (!r->shared) note_written<size>(r, pc);  // shared memory is written again by each block
-    } else {
+    } else if (how != plain || reads == writes || !touch_alone<size, writes>(r, offset, place)) {
         touch<size, reads, writes, how>(r, at, place);
     }
 }

@@ -88,11 +88,16 @@ static Worker* prepare_worker(const Job* job, unsigned threads) {
 static void threads_main() {
     for (;;) {
         Worker* w = worker;
-        for (unsigned i = 0; i < w->threads; ++i) {
+        const unsigned threads = w->threads;
+        Dim* const index = w->thread_index;
+        void (*const run_thread)(const Launch*) = w->kernel->run_thread;
+        for (unsigned i = 0; i < threads; ++i) {
             w->current = i;
-            on_switch(i);
-            *w->thread_index = w->index[i];
-            w->kernel->run_thread(w->launch);
+            if (s.old_size) put_fresh_back();
+            s.me = i;
+            set_head();
+            *index = w->index[i];
+            run_thread(w->launch);
         }
         cukern_switch(&w->plain, &w->home);
     }
@@ -114,7 +119,8 @@ static void begin_block(Worker* w) {
     c.block_threads = w->block_warps * 32;
     forget_paths(0, c.blocks * c.block_threads, ~0u);
     for (unsigned rank = 0; rank < c.blocks; ++rank) c.barrier_time[rank] = s.now, c.block_waited[rank] = 0;
-    for (unsigned i = 0; i < c.blocks * c.block_threads; ++i) c.came[i] = c.waited[i] = 0, c.ended[i] = false;
+    const unsigned threads = c.blocks * c.block_threads;
+    memset(c.came, 0, threads * sizeof *c.came), memset(c.waited, 0, threads * sizeof *c.waited), memset(c.ended, 0, threads);
     ++s.now;
     if (s.late_place) memset(s.late_reads, 0, sizeof s.late_reads), memset(s.old_read_at, 0, sizeof s.old_read_at);
     const Dim grid = w->launch->grid;

@@ -1,0 +1,137 @@
+"""Mistakes that checked launches missed in kernels of public style, each beside the right kernel; and all of these."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from planted import Pair
+
+import cukern as ck
+from cukern.testing import checked
+
+COPIES = '<% include "prelude/copy_async.cuh" %>'
+
+
+def _keys(n: int, below: int) -> ck.Array:
+    return (ck.arange(n, dtype="int32") * 7) % below
+
+
+PAIRS = [
+    Pair("copies", "no wait of a thread for its own copy", """(const float* x, float* y) {
+    __shared__ float own[32];
+    copy_async(&own[threadIdx.x], x + threadIdx.x);
+    commit_copies();
+    ⟦wait_copies<0>();|||⟧
+    y[threadIdx.x] = own[threadIdx.x];
+}""", lambda: [ck.ones(32), ck.zeros(32)], "unset,race", "own", COPIES, launch={"grid": 1, "block": 32}),
+    Pair("copies", "sixteen bytes from an address of four", """(const float* x, float* y) {
+    __shared__ float4 own[8];
+    copy_async(&own[threadIdx.x], (const float4*)(x + ⟦4|||3⟧) + threadIdx.x);
+    commit_copies();
+    wait_copies<0>();
+    y[threadIdx.x] = own[threadIdx.x].y;
+}""", lambda: [ck.ones(36), ck.zeros(8)], "fault", "", COPIES, launch={"grid": 1, "block": 8}),
+    Pair("lanes", "who comes out of a loop votes, beside atomic operations", """(const int* x, int* bins, int* y) {
+    const int own = x[threadIdx.x];
+    for (int i = 0; i < own; ++i) atomicAdd(&bins[i], 1);
+    y[threadIdx.x] = __popc(__ballot_sync(⟦0xffffffffu|||__activemask()⟧, own > 3));
+}""", lambda: [_keys(32, 8), ck.zeros(8, "int32"), ck.zeros(32, "int32")], "lane", launch={"grid": 1, "block": 32}),
+    Pair("lanes", "who comes out of a loop pushes, wherever", """(const int* x, int* list, int* length, float* y) {
+    const int own = x[threadIdx.x], lane = threadIdx.x;
+    int sum = 0;
+    for (int i = 0; i < own; ++i) sum += i ^ lane;
+    const unsigned here = __activemask();
+    int first = 0;
+    if (lane == __ffs(here) - 1) first = atomicAdd(length, __popc(here));
+    first = __shfl_sync(here, first, __ffs(here) - 1) + __popc(here & (shl(1u, lane) - 1));
+    list[first] = sum;
+    y[⟦first] = sum|||lane] = __popc(here)⟧;
+}""", lambda: [_keys(32, 8), ck.zeros(32, "int32"), ck.zeros(1, "int32"), ck.zeros(32)], "lane",
+         launch={"grid": 1, "block": 32}),
+    Pair("blocks", "the block with the highest number for the last one", """(
+    const float* x, float* part, unsigned* count, float* y) {
+    if (threadIdx.x) return;
+    part[blockIdx.x] = x[blockIdx.x];
+    __threadfence();
+    const bool all = atomicAdd(count, 1u) == gridDim.x - 1;
+    if (⟦all|||blockIdx.x == gridDim.x - 1⟧)
+        for (int b = 0; b < gridDim.x; ++b) *y += part[b];
+}""", lambda: [ck.ones(4), ck.zeros(4), ck.zeros(1, "uint32"), ck.zeros(1)], "race", "part", launch={"grid": 4}),
+    Pair("unset register", "a variable that is read in a function of the host's headers", """(const float* x, float* y) {
+    float most⟦ = x[0]|||⟧;
+    for (int i = threadIdx.x; i < 64; i += 32) most = most > x[i] ? most : x[i];
+    y[threadIdx.x] = fmaxf(most, y[threadIdx.x]);
+}""", lambda: [-ck.ones(64), -5 * ck.ones(32)], "unset", launch={"grid": 1, "block": 32}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
+def test_a_mistake_is_named_and_the_right_kernel_is_not(pair: Pair) -> None:
+    with ck.device("host"):
+        with checked(collect=True) as reports:
+            pair.run(wrong=True)
+        found = [one for one in reports if one.kind in pair.expected.split(",")]
+        assert found and all(one.place.startswith("<planted") for one in found), reports
+        assert not pair.array or pair.array in {one.array for one in found}
+        with checked(collect=True) as reports:
+            pair.run(wrong=False)
+        assert not reports
+
+
+def test_blocks_that_wait_for_earlier_ones_pass() -> None:
+    text = """
+    extern "C" __global__ void << name >>(const int* x, volatile int* sums, volatile int* ready, int* y) {
+        if (threadIdx.x) return;
+        int before = 0;
+        if (blockIdx.x) {
+            while (!ready[blockIdx.x - 1]) ;
+            __threadfence();
+            before = sums[blockIdx.x - 1];
+        }
+        sums[blockIdx.x] = before + x[blockIdx.x];
+        __threadfence();
+        ready[blockIdx.x] = 1;
+        y[blockIdx.x] = before;
+    }"""
+    x, sums, ready, y = ck.ones(6, "int32", "host"), *(ck.zeros(6, "int32", "host") for _ in range(3))
+    with checked(collect=True) as reports:
+        ck.Kernel(text, name="waiting", block=32)(x, sums, ready, y, grid=6)
+    assert not reports and y.tolist() == list(range(6))
+
+
+@pytest.fixture
+def planted_set(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    path = Path(__file__).parents[2] / "benchmarks" / "planted.py"
+    spec = importlib.util.spec_from_file_location("planted_set", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "planted_set", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_public_set_is_read(planted_set: ModuleType) -> None:
+    kernels = planted_set.public()
+    assert len({(one.kinds, one.name) for one in kernels}) == len(kernels)
+    for one in kernels:
+        assert one.pair == ("//!" in one.body), one.name
+        assert "|||" not in one.text(wrong=True) + one.text(wrong=False), one.name
+
+
+@pytest.mark.thorough
+def test_all_of_the_public_set(planted_set: ModuleType) -> None:
+    missed, alarms = [], []
+    for one in planted_set.public():
+        with ck.device("host"):
+            for wrong in (True, False) if one.pair else (False,):
+                with checked(collect=True) as reports:
+                    one.run(wrong=wrong)
+                named = one.named([place for r in reports for place in (r.place, r.other_place)])
+                missed += [one.name] * (wrong and not named)
+                alarms += [one.name] * (not wrong and bool(reports))
+    assert missed == ["the least of all is used by each at once"]
+    assert not alarms

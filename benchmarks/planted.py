@@ -217,7 +217,8 @@ def by_processes(
             names = ((number, pair.kinds, pair.name) for number, pair in enumerate(pairs()))
             left = [number for number, *name in names if (tool, wrong, *name) not in known]
             left = [number for number in left if not wrong or getattr(pairs()[number], "pair", True)]
-            step = 1 if wrong and tool == "memcheck" else 8  # most launches end the context there
+            ends = wrong and tool == "memcheck"  # most launches of the tests' mistakes end the context there
+            step = (1 if ends else 8) if CHOSEN[0] == "tests" else (4 if ends else 16)
             jobs += [(tool, wrong, left[at : at + step]) for at in range(0, len(left), step)]
     with ThreadPoolExecutor(processes) as pool:
         for job in [pool.submit(launched, *job, deadline, out) for job in jobs]:

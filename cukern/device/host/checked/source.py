@@ -63,8 +63,6 @@ template <typename T> inline void swap_unseen(T* at, typename Same<T>::type comp
 }
 }
 """
-#: Which go on beside a thread, also where it waits for no other one.
-_COPYING = frozenset(["copy_async", "copy_async_or_zeros", "copy_float_or_zero"])
 _SWAPS = re.compile(r"atomicCAS(_block|_system)?")
 #: By which a thread may spin, or leave a result that depends on the order of threads.
 _SPINS = re.compile(r"\bvolatile\b|\batomic[A-Z]")
@@ -176,14 +174,9 @@ def takes_active_mask(unit: Unit) -> bool:
     return re.search(r"\b(__activemask|coalesced_threads)\b", unit.text) is not None
 
 
-def _waits(unit: Unit) -> bool:
-    """Whether a thread of the kernel may wait for another one, or for its own copies."""
-    return needs_fibers(unit) or not _COPYING.isdisjoint(unit.calls)
-
-
 def runs_in_fibers(unit: Unit) -> bool:
-    """Whether a thread of the kernel may wait, or spin until another one has written."""
-    return _waits(unit) or _SPINS.search(unit.text) is not None
+    """Whether a thread of the kernel may wait for another one."""
+    return needs_fibers(unit) or _SPINS.search(unit.text) is not None
 
 
 def source(unit: Unit, filled: frozenset[str] = frozenset(), arrays: bool = True) -> str:
@@ -204,7 +197,7 @@ def source(unit: Unit, filled: frozenset[str] = frozenset(), arrays: bool = True
         ),
         arguments=", ".join(f"cukern_arg{i}" for i in range(count)),
     )
-    marks = "#define CUKERN_FIBERS\n" if _waits(unit) else ""
+    marks = "#define CUKERN_FIBERS\n" if needs_fibers(unit) else ""
     arrays = arrays and not unit.trusted
     preludes = f"{fills.PRELUDE if filled else ''}{fills.ARRAYS_PRELUDE if arrays else ''}"
     preludes += _DROPPED if "atomicCAS" in unit.text else ""

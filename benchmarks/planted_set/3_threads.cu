@@ -470,7 +470,7 @@ __global__ void planted(const int* x, float* sums) {
     if (v == 3 && threadIdx.x ⟦< 32|||> 16⟧) atomicAdd(&sums[v], 0.5f); //!
     else ⟦atomicAdd(&sums[v], 1.0f)|||sums[v] += 1.0f⟧; //!
 }
-## atomics: the least of all is used by each at once | grid=2 block=32 | k(64, 50), z(1, "int32") + 99, z(64, "int32")
+## atomics: the least of all is used by each at once | grid=2 block=32 | 70 - a(64), z(1, "int32") + 99, z(64, "int32")
 __global__ void planted(const int* x, int* least, int* y) {
     int i = blockIdx.x * 32 + threadIdx.x;
     atomicMin(least, x[i]); //!

@@ -190,7 +190,13 @@ class Compiler:
         """The command that compiles the runtime to ``output``, or that of checked launches."""
         own = [] if self.is_gcc else _CLANG_RUNTIME
         if checked:
-            own = [*own, "-O2", f"-I{RUNTIME / 'checked'}", f"-Wl,-soname,{_CHECKED_NAME}", "-Wno-unused-function"]
+            own = [
+                *own,
+                "-O2",
+                f"-I{RUNTIME / 'checked'}",
+                f"-Wl,-soname,{_CHECKED_NAME}",
+                "-Wno-unused-function",
+            ]
         if self.march != "native":  # zig's default is the processor that it runs on
             own = [*own, self._processor]
         return [*self.command, *_FLAGS, *_RUNTIME_FLAGS, "-x", "c++", "-", "-o", str(output), *own]

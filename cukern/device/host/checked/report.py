@@ -143,7 +143,9 @@ class Reader:
         self._own_text = _COMMENTS.sub(_blank, unit.text[own.start() if own else 0 :])
         #: Whether the text allocates memory.
         self.allocates = _ALLOCATES.search(self._own_text) is not None
-        self._unset = _unset_reads(said, lambda file: file in self._templates and not file.startswith("prelude/"))
+        self._unset = _unset_reads(
+            said, lambda file: file in self._templates and not file.startswith("prelude/")
+        )
         self.unsure = frozenset(name for *_, name in self._unset if name)
 
     def read(

@@ -276,6 +276,8 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
             continue;
         }
         if (__builtin_expect(!is_over(w, r->shared), 0)) meet(r, cell, w, true, at, size, writes, how, place);
+        else if (how == plain && !writes && !r->shared && is_early(w)) note_place(s.early, s.early_count, place);
+        if (is_atomic(how) && how != loose && writes) r->atomics = true;
         u64* const seen = &r->reads[2 * cell];
         if (writes) {
             if (r->was_read) {
@@ -308,6 +310,7 @@ static inline __attribute__((always_inline)) bool touch_alone(Area* r, size_t of
     const u64 stamp = s.head | place << place_shift;
     if (!is_plainly_over(*write)) return false;
     if (!writes) {
+        if (is_atomic(how_of(*write))) return false;
         if (r->begins_unset && time_of(*write) <= unset_until(r)) return false;
         if (!r->was_read || how_of(*seen) == covered || !is_plainly_over(*seen)) return false;
         *seen = stamp;
@@ -352,7 +355,10 @@ static __attribute__((noinline)) void access_with_care(uintptr_t at, uintptr_t p
         if (writes || !r->reads) return;
     }
     if (r->shared && r->rank != s.rank) visit(r, at, size, writes, place);
-    if ((how == plain || how == loose) && reads && s.late_place == place && place) read_late(r, at, size, how, place);
+    if ((how == plain || how == loose) && reads && s.late_place == place && place) {
+        if (s.gives_last) read_last(r, at, size, place);
+        else read_late(r, at, size, how, place);
+    }
     touch<size, reads, writes, how>(r, at, place);
 }
 

@@ -310,6 +310,28 @@ static bool is_race(Worker* w, Job* job, const Options* options, u64 place) {
     }
 }
 
+// Plain reads of what other blocks still may change: see `read_last`.
+static void settle_early(Worker* w, Job* job, const Options* options) {
+    Report races[max_hasty];
+    unsigned count = 0;
+    if (!keep_left()) return;
+    s.gives_last = true;
+    for (unsigned i = 0; i < s.early_count && !job->timed_out && !job->interrupted; ++i) {
+        u64 found[2];
+        unsigned returns = 0;
+        for (unsigned last = 0; last < 2; ++last) {
+            run_late(w, job, options, options->runs - 1, s.early[i], last);
+            found[last] = plain_outcome();
+            returns += last ? 0 : s.tried_again;
+        }
+        if (s.was_old && !returns && found[0] != found[1]) races[count++] = s.late;
+    }
+    s.gives_last = false;
+    job->timed_out = false;
+    if (!job->interrupted) run_once(w, job, options, options->runs - 1);  // whose results stay
+    for (unsigned i = 0; i < count; ++i) add_report(races[i]);
+}
+
 static void settle_hasty(Worker* w, Job* job, const Options* options) {
     Report races[max_hasty];
     unsigned count = 0;
@@ -368,6 +390,8 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
         (run == 1 && run + 1 < options->runs && job.total > 1 && s.acquire_count && !sampled ? run_backwards : run_once)(w, &job, options, run);
     if (!status && !job.interrupted && doubtful_reports()) settle_doubtful(w, &job, options);
     if (!status && !job.interrupted && !s.report_count && s.hasty_count && !sampled) settle_hasty(w, &job, options);
+    if (!status && !job.interrupted && !s.report_count && s.early_count && options->runs > 1 && job.total > 1 && !s.in_cluster && !sampled)
+        settle_early(w, &job, options);
     if (job.interrupted) status = 2;
     drop_consequences();
     end_launch();

@@ -17,11 +17,40 @@ static void put_fresh_back() {
     s.old_size = 0;
 }
 
-static void note_hasty(u64 place) {
+static void note_place(u64 (&places)[max_hasty], unsigned& count, u64 place) {
     if (s.late_place) return;
-    for (unsigned i = 0; i < s.hasty_count; ++i)
-        if (s.hasty[i] == place) return;
-    if (s.hasty_count < max_hasty) s.hasty[s.hasty_count++] = place;
+    for (unsigned i = 0; i < count; ++i)
+        if (places[i] == place) return;
+    if (count < max_hasty) places[count++] = place;
+}
+static void note_hasty(u64 place) { note_place(s.hasty, s.hasty_count, place); }
+
+// A plain read of a sum, or of what is the least so far, to which the block has added, and to which other blocks still may. It gets
+// what the launch leaves there: whether that changes arrays that no atomic operation changes shows whether it came too early. It
+// did not if the thread comes back by an atomic operation.
+static bool is_early(u64 write) {
+    return (how_of(write) == sum || how_of(write) == atomic) && time_of(write) > s.block_start && is_over(write, false);
+}
+static char* left_there(const Area* r);  // in memory.h
+static __attribute__((noinline, cold)) void read_last(const Area* r, uintptr_t at, unsigned size, u64 place) {
+    const u64 write = r->writes[(at - r->start) >> r->shift];
+    const char* const left = left_there(r);
+    if (s.mode || s.in_range || size > sizeof s.fresh || !left || !is_early(write)) return;
+    const unsigned number = s.late_reads[s.me] < late_reads_each ? s.late_reads[s.me]++ : late_reads_each - 1;
+    s.old_read_at[s.me][number] = at;
+    if (!memcmp(left + (at - r->start), (const void*)at, size)) return;
+    if (!s.was_old) {
+        s.late = empty_report(race, r, at, size, side_here(place, false, plain));
+        s.late.other = side_of(write, true);
+        s.late.has_other = 1;
+        snprintf(s.late.text, sizeof s.late.text, "and by other blocks that may not have come to it");
+    }
+    s.was_old = true;
+    if (!s.gives_old) return;
+    memcpy(&s.fresh, (const void*)at, size);
+    memcpy((void*)at, left + (at - r->start), size);
+    s.old_at = at;
+    s.old_size = (unsigned char)size;
 }
 
 static bool is_last_to_run(const Wait* wait) {

@@ -271,7 +271,7 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
     unset_arrays = arrays;
     unset_count = count;
     s.base = function->base, s.low = function->low, s.high = function->high;
-    s.report_count = s.all_reports = s.area_count = s.hasty_count = 0;
+    s.report_count = s.all_reports = s.area_count = s.hasty_count = s.early_count = 0;
     s.pool_used = 0;
     s.mode = 0;
     fill = unset;
@@ -448,6 +448,32 @@ static bool are_alike(const Bag& a, const Bag& b) {
     for (unsigned i = 0; i < s.area_count; ++i)
         alike &= !(__builtin_fabs(a.sums[i][0] - b.sums[i][0]) > 1e-4 * (a.sums[i][1] + b.sums[i][1]));
     return alike;
+}
+
+// What the last run has left in each array.
+static char* left;
+static bool keep_left() {
+    size_t bytes = 0;
+    for (unsigned i = 0; i < s.area_count; ++i) bytes += s.global[i].constant ? 0 : s.global[i].bytes;
+    char* at = (char*)realloc(left, bytes + 1);
+    if (!at) return false;
+    left = at;
+    for (unsigned i = 0; i < s.area_count; at += s.global[i].constant ? 0 : s.global[i].bytes, ++i)
+        if (!s.global[i].constant) memcpy(at, (void*)s.global[i].start, s.global[i].bytes);
+    return true;
+}
+static char* left_there(const Area* r) {
+    char* at = left;
+    for (unsigned i = 0; i < s.area_count; at += s.global[i].constant ? 0 : s.global[i].bytes, ++i)
+        if (r == &s.global[i]) return s.global[i].constant ? 0 : at;
+    return 0;
+}
+// What a run has left in arrays that no atomic operation changes.
+static u64 plain_outcome() {
+    u64 hash = 0xcbf29ce484222325ull;
+    for (unsigned i = 0; i < s.area_count; ++i)
+        if (!s.global[i].constant && !s.global[i].atomics) hash = mixed(hash, (void*)s.global[i].start, s.global[i].bytes);
+    return hash;
 }
 
 // Of sums in another order floats differ by rounding. So they are kept, and compared with what another run leaves.

@@ -59,6 +59,7 @@ struct Area {
     unsigned char floats;  // bytes of each of its elements, if they are of single or double precision
     bool begins_unset;  // in each block, or when it is allocated
     bool was_read;  // in this launch: `reads` has something
+    bool atomics;   // some of its elements are changed by atomic operations
     unsigned char rank;  // of the block of the cluster whose shared memory it is
     int number;  // of the parameter, or of the shared variable, or as a region
     char* original;
@@ -224,8 +225,12 @@ struct State {
     // Plain reads beside atomic writes, by their places; and the runs that show whether such a read matters: see hasty.h.
     u64 hasty[max_hasty];
     unsigned hasty_count;
+    // Plain reads of what threads of the block have changed by atomic operations, as others may still do.
+    u64 early[max_hasty];
+    unsigned early_count;
     u64 late_place;  // whose reads come late, in such a run
     bool gives_old, was_old;
+    bool gives_last;  // or get what the launch leaves there
     unsigned old_reads, tried_again;  // of which the thread then tries an atomic operation there
     uintptr_t old_read_at[max_places][late_reads_each];
     unsigned char late_reads[max_places];

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..array import Array, Storage
@@ -53,8 +53,19 @@ def _on_stream(where: Device, stream: int) -> Iterator[None]:
         yield
 
 
+class _Stream(NamedTuple):
+    """A stream of another library, by the protocol of CUDA's Python packages."""
+
+    address: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.address
+
+
 @lru_cache(maxsize=256)
 def _external(index: int, stream: int) -> Any:
     import cupy
 
+    if hasattr(cupy.cuda.Stream, "from_external"):  # since CuPy 14
+        return cupy.cuda.Stream.from_external(_Stream(stream))
     return cupy.cuda.ExternalStream(stream, index)

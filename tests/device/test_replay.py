@@ -104,7 +104,8 @@ extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* const* y,
     if (i < n && !none) y[1][i] = taps[1] * float(x[i]) * << factor >> + p.second;
 }"""
     kernel = ck.Kernel(text, name="several", block=16, factor=3, elem="bfloat16")
-    kernel.globals["taps"] = [1, 2]
+    with ck.device("host"):
+        kernel.globals["taps"] = [1, 2]
     x, y = ck.arange(20, dtype="bfloat16", device="host"), ck.zeros(20, dtype="bfloat16", device="host")
     pair = np.array([(1, 0.5)], [("first", "i4"), ("second", "f4")])[0]
     with ck.testing.recorded(tmp_path):

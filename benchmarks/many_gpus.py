@@ -18,7 +18,6 @@ import copy
 import gc
 import json
 import math
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -268,10 +267,10 @@ def torch_step(
 
 
 def started(torch: Any, folder: Path) -> None:
-    """Let torch.distributed know the ranks; they meet by a file."""
+    """Let torch.distributed know the ranks; they meet by a file, whose name they agree on."""
     world, device = distributed.world(), ck.zeros(1).device
     torch.cuda.set_device(device.index)
-    path = folder / f"store-{os.getppid()}-{time.time_ns() if world.size == 1 else ''}"
+    path = folder / f"store-{over_ranks(time.time_ns() % 10**15, 'max'):.0f}"
     torch.distributed.init_process_group(
         "nccl",
         init_method=f"file://{path.absolute()}",

@@ -3,12 +3,13 @@
     python benchmarks/planted.py --out host.jsonl                      # checked launches, on the host
     python benchmarks/planted.py --unchecked --out usual.jsonl         # unchecked launches, on the host
     python benchmarks/planted.py --sanitizer --out gpu.jsonl           # compute-sanitizer, with a GPU
+    python benchmarks/planted.py --set public --out public.jsonl       # another set of mistakes
     python benchmarks/planted.py --table host.jsonl gpu.jsonl ...      # the Markdown table of all
 
-The mistakes are those of ``tests/device/planted.py``, ``planted_more.py`` and ``planted_memory.py``; with ``--set public``
-those of ``benchmarks/planted_set``, where a report counts as one with a line if it names a line marked ``//!``. Each
-tool of compute-sanitizer runs the wrong kernels, and the right ones for false alarms. After a launch that ends the CUDA
-context, a new process goes on with the next one.
+The mistakes are those of ``tests/device/planted.py``, ``planted_more.py`` and ``planted_memory.py``; with
+``--set public`` those of ``benchmarks/planted_set``, where a report counts as one with a line if it names a line marked
+``//!``. Each tool of compute-sanitizer runs the wrong kernels, and the right ones for false alarms. After a launch that
+ends the CUDA context, a new process goes on with the next one.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ PAIRS = [
     if (⟦all|||blockIdx.x == gridDim.x - 1⟧)
         for (int b = 0; b < gridDim.x; ++b) *y += part[b];
 }""", lambda: [ck.ones(4), ck.zeros(4), ck.zeros(1, "uint32"), ck.zeros(1)], "race", "part", launch={"grid": 4}),
-    Pair("unset register", "a variable that is read in a function of the host's headers", """(const float* x, float* y) {
+    Pair("unset register", "a variable that a function of a header reads", """(const float* x, float* y) {
     float most⟦ = x[0]|||⟧;
     for (int i = threadIdx.x; i < 64; i += 32) most = most > x[i] ? most : x[i];
     y[threadIdx.x] = fmaxf(most, y[threadIdx.x]);
@@ -79,8 +79,8 @@ PAIRS = [
     atomicMin(least, x[i]);
     __syncthreads();
     if (⟦atomicMin(least, x[i])|||*least⟧ < x[i]) ⟦atomicAdd(y, 1)|||y[i] = 1⟧;
-}""", lambda: [96 - ck.arange(96, dtype="int32"), ck.full(1, 99, dtype="int32"), ck.zeros(96, "int32")], "race", "least",
-         launch={"grid": 3, "block": 32}),
+}""", lambda: [96 - ck.arange(96, dtype="int32"), ck.full(1, 99, dtype="int32"), ck.zeros(96, "int32")], "race",
+         "least", launch={"grid": 3, "block": 32}),
 ]  # fmt: skip
 
 

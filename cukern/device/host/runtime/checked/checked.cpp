@@ -119,8 +119,10 @@ static void begin_block(Worker* w) {
     c.block_threads = w->block_warps * 32;
     forget_paths(0, c.blocks * c.block_threads, ~0u);
     for (unsigned rank = 0; rank < c.blocks; ++rank) c.barrier_time[rank] = s.now, c.block_waited[rank] = 0;
-    const unsigned threads = c.blocks * c.block_threads;
-    memset(c.came, 0, threads * sizeof *c.came), memset(c.waited, 0, threads * sizeof *c.waited), memset(c.ended, 0, threads);
+    if (const unsigned threads = c.with_phases) {
+        memset(c.came, 0, threads * sizeof *c.came), memset(c.waited, 0, threads * sizeof *c.waited), memset(c.ended, 0, threads);
+        c.with_phases = 0;
+    }
     ++s.now;
     if (s.late_place) memset(s.late_reads, 0, sizeof s.late_reads), memset(s.old_read_at, 0, sizeof s.old_read_at);
     const Dim grid = w->launch->grid;

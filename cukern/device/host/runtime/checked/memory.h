@@ -67,6 +67,7 @@ static char* seen_of(const void* shared) { return seen_arena + ((uintptr_t)share
 static void unset_shared(const Area& area) {
     void* const start = (void*)area.start;
     const u64 bytes = area.bytes;
+    if (!bytes) return;  // as a store of nothing to a page that was never touched may take long
     memset(start, fill, bytes);
     memset(seen_of(start), fill, bytes);
 }

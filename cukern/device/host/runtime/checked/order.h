@@ -93,6 +93,10 @@ static void release_meetings(unsigned slot, unsigned of_block, unsigned of_warp)
     if (of_block > block) block = of_block;
     if (of_warp > warp) warp = of_warp;
 }
+static void note_phases() {
+    Cluster& c = s.cluster;
+    if (c.with_phases < c.blocks * c.block_threads) c.with_phases = c.blocks * c.block_threads;
+}
 // A relaxed arrival lets others see what the thread did before its last fence, or its last arrival that was a release.
 static void on_cluster_arrive(unsigned phase, bool releases) {
     Cluster& c = s.cluster;
@@ -117,16 +121,19 @@ static void on_cluster_arrive(unsigned phase, bool releases) {
     }
     c.came_at[s.me][slot] = released;
     c.came[s.me] = phase;
+    note_phases();
     tick();
 }
 static void on_cluster_wait(unsigned phase) {
     s.cluster.waited[s.me] = phase;
+    note_phases();
     learn(learnt_by_phase[phase & 3]);
     learn(learnt_by_ended);
     tick();
 }
 static void on_thread_end(unsigned thread) {
     s.cluster.ended[thread] = true;
+    note_phases();
     if (s.cluster.blocks > 1) add(learnt_by_ended, learnt_by[thread]);
 }
 static void on_block_end(unsigned rank);  // in access.h

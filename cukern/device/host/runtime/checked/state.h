@@ -141,6 +141,7 @@ struct Cluster {
     unsigned came_at[max_places][4];  // the time of its last release
     unsigned waited[max_places];
     bool ended[max_places];
+    unsigned with_phases;             // of how many threads, at most, some of these are set
     unsigned last_came[4];            // when the last thread came, but for relaxed ones
     // When a block's and a warp's threads had last met before a release of one of them, by phases.
     unsigned block_released[4][max_cluster], warp_released[4][max_places / 32];

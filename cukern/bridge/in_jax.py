@@ -16,7 +16,7 @@ from .. import dtypes
 from ..array import Array
 from ..device import Device, dlpack
 from . import memory
-from .operation import Like, Operation, library
+from .operation import Like, Operation, library, plain_key
 
 #: DLPack's number of CPUs.
 _CPU = 1
@@ -57,7 +57,7 @@ class JaxOperator:
                 arrays.append(asarray(arg))
             else:
                 plain.append(_static(operation, one.name, arg))
-        key = (*plain, *map(type, plain))
+        key = tuple(map(plain_key, plain))
         function = self._functions.get(key)
         if function is None:
             function = self._functions[key] = _function(operation, plain, self._vmap)

@@ -6,6 +6,8 @@ An operator and its derivatives are three operators of PyTorch's library: ``name
 
 from __future__ import annotations
 
+import keyword
+import math
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ from . import memory
 from .operation import Like, Operation, library
 
 _NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
-_registering = threading.Lock()
+_registering = threading.RLock()  # a forward that runs with examples may make operators itself
 
 
 @cache
@@ -44,15 +46,21 @@ class TorchOperator:
     def __init__(self, name: str, operation: Operation, made_by: Any, key: Key) -> None:
         self.name, self._made_by, self._key = name, made_by, key
         self._outputs, self._several = operation.outputs, operation.several
-        self._plain = not operation.more
+        self._single = operation.outputs + operation.more == 1
+        self._plain = not operation.more and operation.several != self._single
+        self._defaults = [one.default for one in operation.parameters]
         self._operators = _Operators(name, operation)
         self.op = self._operators.op
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **named: Any) -> Any:
         """The outputs, as tensors."""
+        if len(args) < len(self._defaults) and not named:
+            args = (*args, *(one for one in self._defaults[len(args) :] if one is not None))
+        made = self.op(*args, **named)
         if self._plain:
-            return self.op(*args)
-        made = self.op(*args)
+            return made
+        if self._single:
+            return (made,)
         return made[: self._outputs] if self._several else made[0]
 
     def __repr__(self) -> str:
@@ -130,6 +138,7 @@ def operator(name: str, key: Key, made_by: Any, operation: Callable[[], Operatio
         made = operation()
         if known is not None:
             known._operators.library._destroy()
+            known.op = partial(_replaced, name)
         _operators[name] = made_operator = TorchOperator(name, made, made_by, key)
         return made_operator
 
@@ -156,9 +165,9 @@ class _Operators:
         self.arguments, self.outputs = len(operation.parameters), operation.outputs
         self.results = operation.outputs + operation.more
         self.arrays, self.floating = operation.arrays, operation.floating
-        written = [f"{one.type} {one.name}" for one in operation.parameters]
+        written = [f"{one.type} {_word(one.name)}" for one in operation.parameters]
         defaults = [one.default for one in operation.parameters]
-        ended = ["" if one is None else f"={_written(one)}" for one in defaults]
+        ended = [f"={_written(one)}" if _is_writable(one) else "" for one in defaults]
         schema = [first + rest for first, rest in zip(written, ended, strict=True)]
         self.op = self._define(
             "", schema, self.results, self._forward(defaults), self._fake_forward(defaults)
@@ -210,7 +219,7 @@ class _Operators:
             if len(args) < count:  # the dispatcher leaves out what equals a default
                 args = (*args, *defaults[len(args) :])
             first = args[arrays[0]]
-            with _stream(first.device):
+            with _stream(self._beside(args)):
                 given = self._given(args)
                 if operation.into is None:
                     made = tuple([_tensor(one) for one in operation.run(given)])
@@ -231,6 +240,7 @@ class _Operators:
     def _fake_forward(self, defaults: Sequence[Any]) -> Callable[..., Any]:
         def fake(*args: Any) -> Any:
             args = (*args, *defaults[len(args) :])
+            self._beside(args)
             return self._empty(self._likes(args), args[self.arrays[0]])
 
         return fake
@@ -239,7 +249,8 @@ class _Operators:
         given = list(args)
         for i in self.arrays:
             given[i] = Like(tuple(args[i].shape), _dtypes()[args[i].dtype])
-        return self.operation.results(given, _device(args[self.arrays[0]].device))
+        where = args[self.arrays[0]].device
+        return self.operation.results(given, _host() if where.type == "meta" else _device(where))
 
     def _empty(self, likes: Sequence[Like], beside: Any) -> Any:
         kinds = _tensors()
@@ -254,21 +265,32 @@ class _Operators:
             TypeError: a dtype has no counterpart.
             ValueError: tensors are on several devices, or on one of another kind.
         """
-        given, first, name = list(args), self.arrays[0], self.operation.name
-        where = args[first].device
+        given, where = list(args), self._beside(args)
         if where.type not in ("cpu", "cuda"):
             _device(where)
-        parameters = self.operation.parameters
         for i in self.arrays:
-            if i != first and args[i].device != where:
-                words = f"{name}: argument {parameters[i].name}"
-                raise ValueError(f"{words} is on {args[i].device}, {parameters[first].name} on {where}")
             try:
                 given[i] = _array(args[i], where)
             except KeyError:
-                words = f"{name}: argument {parameters[i].name}"
-                raise TypeError(f"{words}: cukern has no dtype {args[i].dtype}") from None
+                raise TypeError(f"{self._named(i)}: cukern has no dtype {args[i].dtype}") from None
         return given
+
+    def _beside(self, args: Sequence[Any]) -> Any:
+        """The device of all tensors among the arguments."""
+        first = self.arrays[0]
+        where = None
+        for i in self.arrays:
+            if args[i] is None:
+                raise TypeError(f"{self._named(i)}: expected a tensor, got None")
+            if where is None:
+                where = args[i].device
+            elif args[i].device != where:
+                other = self.operation.parameters[first].name
+                raise ValueError(f"{self._named(i)} is on {args[i].device}, {other} on {where}")
+        return where
+
+    def _named(self, i: int) -> str:
+        return f"{self.operation.name}: argument {self.operation.parameters[i].name}"
 
     def _keep(self, ctx: Any, inputs: Any, output: Any) -> None:
         results = output if isinstance(output, tuple) else (output,)
@@ -377,8 +399,24 @@ def _optional(tensors: Sequence[Any]) -> list[Array | None]:
     return [None if one is None else _array(one, one.device) for one in tensors]
 
 
+def _word(name: str) -> str:
+    """The name of a parameter in a schema, which takes no words of Python, as ``in``."""
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def _is_writable(default: Any) -> bool:
+    """Whether a schema may tell a default. The dispatcher leaves out what equals one, and so the sign of zero."""
+    if isinstance(default, float):
+        return math.isfinite(default) and default != 0
+    return default is not None and not (isinstance(default, str) and set(default) & set('"\\\n'))
+
+
 def _written(default: Any) -> str:
     return f'"{default}"' if isinstance(default, str) else str(default)
+
+
+def _replaced(name: str, *args: Any) -> Any:
+    raise RuntimeError(f"{name} was defined again since; call the operator that its last to_torch returned")
 
 
 def _refused(name: str, ctx: Any, *cotangents: Any) -> Any:

@@ -26,7 +26,11 @@ def lent(
 
     layout = fresh_layout(where, dtype, shape)
     steps = layout.strides if strides is None else strides
-    span = sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) + dtype.itemsize
+    span = (
+        0
+        if 0 in shape
+        else sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) + dtype.itemsize
+    )
     memory = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(pointer, span, owner, where.index), 0)
     if strides is None and pointer % ALIGNMENT == 0:
         array: Array = object.__new__(Array)

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
-from .. import dtypes
+import numpy as np
+
+from .. import dtypes, pytree
 from ..array import Array, creation
 from ..array.array import copied
 from ..autodiff import tape
@@ -140,15 +142,16 @@ class Operation:
     def _attributed(self, context: Any, args: Sequence[Any]) -> None:
         """Keep the plain attributes that a forward has set, which depend on shapes and plain arguments alone."""
         found = {name: value for name, value in vars(context).items() if name not in _OWN}
-        known = self._attributes.setdefault(self._key(args), found)
         for name, value in found.items():
-            if isinstance(value, Array):
+            if any(isinstance(leaf, Array) for leaf in pytree.leaves(value)):
                 raise GradientError(
                     f"{self.name}: forward keeps an array as the attribute {name} of its context; "
                     "give it to save_for_backward"
                 )
+        known = self._attributes.setdefault(self._key(args), found)
+        for name, value in found.items():
             before = known.get(name)
-            if type(before) is not type(value) or before != value:
+            if not _same(value, before):
                 raise GradientError(
                     f"{self.name}: forward sets {name} of its context to {value!r}, and to {before!r} for other "
                     "arguments of the same shapes: what depends on elements is an array, for save_for_backward"
@@ -157,7 +160,7 @@ class Operation:
     def _key(self, args: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(
             [
-                (tuple(map(int, arg.shape)), arg.dtype) if one.type == "Tensor" else (type(arg), arg)
+                (tuple(map(int, arg.shape)), arg.dtype) if one.type == "Tensor" else plain_key(arg)
                 for one, arg in zip(self.parameters, args, strict=True)
             ]
         )
@@ -179,6 +182,9 @@ class Operation:
                     f"got {len(found)}"
                 )
             return found
+        args = [
+            int(arg) if one.type == "SymInt" else arg for one, arg in zip(self.parameters, args, strict=True)
+        ]
         key = self._key(args)
         known = self._forms.get(key)
         if known is None:
@@ -287,6 +293,11 @@ class Operation:
         return [*of_args, *(None if one is None else next(made) for one in cotangents)]
 
 
+def plain_key(value: Any) -> tuple[type, Any]:
+    """A key of a plain argument, distinct for 0.0 and -0.0, and one for NaN."""
+    return type(value), repr(value) if isinstance(value, float) else value
+
+
 def _alone(where: Device) -> AbstractContextManager[object]:
     """A with-block without the tapes of this thread, with new arrays on ``where``."""
     return HERE if not active() and current() is where else _elsewhere(where)
@@ -308,6 +319,19 @@ def _place(kept: Any, args: Sequence[Any], made: list[Any]) -> tuple[str, int] |
                 return where, i
     made.append(kept)
     return "result", len(made) - 1
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two plain values are equal in type and value, NaN and the sign of zero included."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, np.ndarray):
+        return (one.dtype.str, one.shape, one.tobytes()) == (other.dtype.str, other.shape, other.tobytes())
+    if isinstance(one, (float, complex)):
+        return repr(one) == repr(other)
+    return bool(one == other)
 
 
 def _told(saved: Sequence[tuple[str, int] | None]) -> str:
@@ -333,7 +357,7 @@ def likes(found: Any, name: str) -> list[Like]:
     Raises:
         TypeError: it is something else.
     """
-    pair = isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], (tuple, int))
+    pair = isinstance(found, tuple) and len(found) == 2 and not isinstance(found[1], (tuple, list, Array))
     each = found if isinstance(found, (list, tuple)) and not pair and not isinstance(found, Like) else [found]
     result = []
     for one in each:

@@ -317,6 +317,87 @@ def test_torch_an_operator_is_made_once(torch: Any) -> None:
         add.to_torch(lambda x, n, minus: x, name="tests::once", start=1)
 
 
+def function(forward: Any, gradients: int = 1) -> type[ck.Function]:
+    """A Function of a forward, whose gradient is that of the identity."""
+    backward = staticmethod(lambda ctx, grad, *_: (grad, *[None] * (gradients - 1)))
+    made: Any = type("Made", (ck.Function,), {"forward": staticmethod(forward), "backward": backward})
+    return made
+
+
+def test_torch_plain_arguments(torch: Any) -> None:
+    def signed(ctx: Any, x: Any, by: float = 0.0, word: str = 'a"b') -> Any:
+        return ck.copysign(x, ck.full_like(x, by))
+
+    op = function(signed, 3).to_torch(ck.ones(2), 0.0, 'a"b', name="tests::signed")
+    x = torch.ones(2)
+    for given, expected in (((), 1), ((-0.0,), -1), ((0.0, "c"), 1), ((float("-inf"),), -1)):
+        assert op(x, *given).tolist() == [expected] * 2
+    assert op(x, by=-0.0, word="c").tolist() == [-1, -1]
+
+    def kept(ctx: Any, x: Any, by: float = float("nan")) -> Any:
+        ctx.values = by, 1.0 / by if by else by
+        ctx.sign, ctx.table, ctx.none = float(np.copysign(1, by)), np.arange(3), float("nan")
+        return x + ctx.sign
+
+    op = function(kept, 2).to_torch(ck.ones(2), 1.0, name="tests::kept")
+    assert [op(x, *by).tolist()[0] for by in ((), (), (0.0,), (-0.0,), (-0.0,))] == [2, 2, 2, 0, 0]
+
+    def hidden(ctx: Any, x: Any) -> Any:
+        ctx.arrays = {"x": [x]}
+        return x + 1
+
+    with pytest.raises(ck.GradientError, match="forward keeps an array as the attribute arrays"):
+        function(hidden).to_torch(ck.ones(2), name="tests::hidden")
+
+
+def test_torch_results(torch: Any) -> None:
+    x, w = torch.ones(2, requires_grad=True), torch.ones(3)
+    single = function(lambda ctx, x: (x + 1,)).to_torch(ck.ones(2), name="tests::single")
+    (made,) = single(x)
+    assert made.tolist() == [2, 2]
+    rules: list[Any] = [
+        lambda x, w: (x, w),
+        lambda x, w: ((x.shape, "f4"), ([w.shape[0]], np.float32)),
+        lambda x, w: [x, (w.shape, w.dtype)],
+    ]
+    for i, rule in enumerate(rules):
+        both = function(lambda ctx, x, w: (x + 1, w * 2), 2)
+        op = both.to_torch(ck.ones(2), ck.ones(3), name=f"tests::both{i}", outputs=rule)
+        assert [tuple(one.shape) for one in op(x.to("meta"), w.to("meta"))] == [(2,), (3,)]
+    with pytest.raises(
+        ValueError, match="argument argument1 is on meta, x on cpu|argument w is on meta, x on cpu"
+    ):
+        op(x, w.to("meta"))
+    with pytest.raises(TypeError, match="argument w: expected a tensor, got None"):
+        op(x, None)
+
+
+def test_torch_sizes_without_a_rule(torch: Any) -> None:
+    op = function(lambda ctx, x, n: ck.copy(x[:n]), 2).to_torch(ck.ones(3), 2, name="tests::head")
+    compiled = torch.compile(lambda x, n: op(x, n) * 2, fullgraph=True, dynamic=True, backend="eager")
+    assert [compiled(torch.ones(5), n).shape[0] for n in (2, 3, 4)] == [2, 3, 4]
+
+
+def test_torch_words_of_python_and_replaced_operators(torch: Any) -> None:
+    text = """
+extern "C" __global__ void << name >>(const float* in, float* y, int lambda) {
+    if (threadIdx.x < lambda) y[threadIdx.x] = FACTOR * in[threadIdx.x];
+}"""
+    ops = []
+    for factor in "23":
+        kernel = ck.Kernel(text.replace("FACTOR", factor), name="words", block=4)
+        ops.append(kernel.to_torch(lambda x, n: x, name="tests::words"))
+    assert ops[1](torch.ones(4), 4).tolist() == [3] * 4
+    with pytest.raises(RuntimeError, match="tests::words was defined again since"):
+        ops[0](torch.ones(4), 4)
+
+    def nested(ctx: Any, x: Any) -> Any:
+        function(lambda ctx, x: x + 1).to_torch(ck.ones(2), name="tests::inner")
+        return x + 1
+
+    assert function(nested).to_torch(ck.ones(2), name="tests::outer")(torch.ones(2)).tolist() == [2, 2]
+
+
 def test_torch_and_jax_integer_arrays(torch: Any, jax: Any) -> None:
     rows = np.array([2, 0, 2])
     x = data((3, 4))[0]
@@ -401,6 +482,11 @@ def test_jax_vmap_types_and_kernels(jax: Any) -> None:
         np.allclose(jax.jit(lambda x, y: added(x, y, 120, True))(x[0], start), 1 - x[0])
         and (start == 1).all()
     )
+
+
+def test_jax_plain_arguments_differ_by_sign(jax: Any) -> None:
+    signed = function(lambda ctx, x, by: ck.copysign(x, ck.full_like(x, by)), 2).to_jax(ck.ones(2), 0.0)
+    assert [signed(np.ones(1), by).item() for by in (0.0, -0.0, 0.0)] == [1, -1, 1]
 
 
 def test_jax_errors(jax: Any) -> None:

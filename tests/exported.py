@@ -90,5 +90,31 @@ extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, int n,
         name="twice",
     ).to_torch(lambda x, n, factor: x, name="exported::twice")
 
+_copy = ck.Kernel(
+    """
+extern "C" __global__ void << name >>(const float* x, const int* table, float* y, int n, bool even) {
+    int i = blockIdx.x * << block >> + threadIdx.x;
+    if (i < n) y[i] = x[i] * table[0] + even;
+}""",
+    name="copy",
+)
+
+
+class Table(ck.Function):
+    """With a constant that depends on sizes, and a number that depends on divisibility in the backward."""
+
+    @staticmethod
+    def forward(ctx: Any, stream: Any) -> Any:
+        y, size = ck.empty_like(stream), np.array([stream.size], np.int32)
+        _copy(stream, ck.asarray(size, device=stream.device), y, stream.size, True)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        dx, one = ck.empty_like(grad), ck.asarray(np.array([1], np.int32), device=grad.device)
+        _copy(grad, one, dx, grad.size, grad.size % 4 == 0)
+        return dx
+
+
 #: Not a function.
 number = 3

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import cukern.export
 from cukern.device.host.backend import Host
 from cukern.text import signature
 
@@ -25,6 +26,15 @@ ARGS = {
     "twice": "ck.ones((3, 20)), 60, 0.5",
 }
 FILE = Path(__file__).parent / "exported.py"
+SOURCES = Path(cukern.export.__file__).parent / "folder"
+#: A program without launches, whose result has a size of its own.
+PROGRAM = """
+from .runtime import Plan
+NAME, ARGUMENTS, OUTPUTS, SEVERAL, DIFFERENTIABLE = "own", [("x", "float32", False)], 1, False, False
+KINDS, RANKS, WORDS, OPTIONS = [True], {"forward": [1]}, {"forward": ["x"]}, []
+def forward(x):
+    return Plan([x], [((FACTOR,), "float32")], [], [], lambda at: [])
+"""
 
 
 def export(name: str, target: str, args: str, out: Path) -> subprocess.CompletedProcess[str]:
@@ -64,7 +74,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "ColumnSums", "torch", "ck.ones((3, 20), 'float16'), ck.ones(20, 'float16')", folder / "columns_torch"
     )
     assert not said.returncode, said.stderr
-    assert said.stdout.endswith("forward: 1 launches, for any sizes\nbackward: 1 launches, for any sizes\n")
+    assert "forward: 1 launches, for any sizes: x (x_0, x_1), w (x_1,)\n" in said.stdout
+    assert "backward: 1 launches, for any sizes: x (x_0, x_1), w (x_1,), result0 (x_0, x_1)" in said.stdout
     return folder
 
 
@@ -128,6 +139,37 @@ def test_shapes_that_do_not_fit_are_refused(folders: Path) -> None:
         run(folders, "columns_torch", "forward", [x, np.ones(21, "f2")])
     with pytest.raises(ValueError, match=r"columnsums: argument x: expected 2 axes, got shape \(3,\)"):
         run(folders, "columns_torch", "forward", [x[:, 0], x[:, 0]])
+
+
+def test_what_depends_on_sizes_in_other_ways_is_for_the_sizes_of_the_examples(tmp_path: Path) -> None:
+    said = export("Table", "torch", "ck.ones((3, 20))", tmp_path / "some folder")
+    for direction in ("forward", "backward"):
+        expected = f"{direction}: 1 launches, for the sizes of the examples: stream_ (3, 20)"
+        assert expected in said.stdout, said
+    readme = (tmp_path / "some folder" / "README.md").read_text()
+    assert "table = importlib.import_module('some folder').table" in readme
+    assert "The forward takes these shapes alone: stream_ (3, 20)." in readme
+
+
+def test_folders_of_one_name_are_operators_of_their_own(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        packages = []
+        for factor in (2, 3):
+            folder = tmp_path / f"own_{factor}"
+            folder.mkdir()
+            for name in ("of_torch", "runtime"):
+                (folder / f"{name}.py").write_text((SOURCES / f"{name}.py").read_text())
+            (folder / "__init__.py").write_text("")
+            (folder / "program.py").write_text(PROGRAM.replace("FACTOR", str(factor)))
+            packages.append(importlib.import_module(folder.name))
+            binding = importlib.import_module(f"{folder.name}.of_torch")
+            binding.runtime.launch = lambda *_: None
+            packages[-1].op = binding.operator(importlib.import_module(f"{folder.name}.program"))
+        assert [one.op(torch.ones(3)).shape[0] for one in packages] == [2, 3]
+    finally:
+        sys.path.remove(str(tmp_path))
 
 
 @pytest.mark.thorough

@@ -59,14 +59,15 @@ def run(options: argparse.Namespace) -> int:
         print(f"export: {error}", file=sys.stderr)
         return 2
     from ..export.program import programs
-    from ..export.write import write
+    from ..export.write import tupled, write
 
     out = options.out or Path(operator.name)
     for written in write(operator, options.to, out):
         print(written)
     for direction, program in programs(operator).items():
         sizes = "any sizes" if program.general else "the sizes of the examples"
-        print(f"{direction}: {len(program.launches)} launches, for {sizes}")
+        taken = ", ".join(f"{one.name} {tupled(one.shape)}" for one in program.buffers[: program.arguments])
+        print(f"{direction}: {len(program.launches)} launches, for {sizes}: {taken}")
     return 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,7 +21,21 @@ from .program import Operator, Program
 from .record import ExportGpu, recorded, sizes_of, varied
 
 #: What axes of trials have in the place of sizes of the examples.
-_TRIALS = ((7, 12, 34, 5), (40, 3, 19, 64), (1500, 33, 2, 65), (2, 2100, 65, 9))
+#: Products of odd sizes and of powers of two are among them, for kernels that are chosen by divisibility.
+_TRIALS = (
+    (7, 12, 34, 5),
+    (40, 3, 19, 64),
+    (1500, 33, 2, 65),
+    (2, 2100, 65, 9),
+    (9, 11, 13, 7),
+    (64, 128, 16, 32),
+)
+_RESERVED = re.compile(
+    r"(result|cotangent|at|v)\d+|grad_\w+|\w+_\d+|stream|workspace|status|grid|block|values|divided|rounded|pack|Plan|"
+    r"auto|bool|case|catch|char|const|default|delete|do|double|enum|extern|float|friend|goto|inline|int|long|mutable|"
+    r"namespace|new|operator|private|protected|public|register|short|signed|sizeof|static|struct|switch|template|this|"
+    r"throw|typedef|typename|union|unsigned|using|virtual|void|volatile|memory|expected|results|cleared|launches"
+)
 
 
 def operator(gpu: ExportGpu, name: str, found: Any, examples: Sequence[Any] | None) -> Operator:
@@ -58,7 +74,7 @@ def operator(gpu: ExportGpu, name: str, found: Any, examples: Sequence[Any] | No
     ]
     operation = make(given)
     rng = np.random.default_rng(5)
-    where, words = operation.arrays, [operation.parameters[i].name for i in operation.arrays]
+    where, words = operation.arrays, [_word(operation.parameters[i].name) for i in operation.arrays]
     arrays = [varied(rng, given[i]) for i in where]
 
     def whole(some: Sequence[Array]) -> list[Any]:
@@ -147,7 +163,7 @@ def _backward(
     except Exception:  # the forward takes no other sizes
         others = []
     program = recorded(gpu, backward, names, given, others)
-    floating = [operation.parameters[i].name for i in operation.floating]
+    floating = [_word(operation.parameters[i].name) for i in operation.floating]
     for i, name in enumerate(floating):
         k = program.arguments + i
         program.buffers[k] = program.buffers[k]._replace(name=f"grad_{name}")
@@ -157,6 +173,11 @@ def _backward(
         (f"grad_{name}", one.numpy()) for name, one in zip(floating, backward(given), strict=True)
     )
     return program
+
+
+def _word(name: str) -> str:
+    """The name of an argument, with a mark where Python, C++ or what is written has a word or a name of its own."""
+    return f"{name}_" if keyword.iskeyword(name) or _RESERVED.fullmatch(name) else name
 
 
 def _of_kernel(kernel: Kernel, options: Any, examples: list[Any]) -> Operation:

@@ -291,7 +291,6 @@ def _program(
         ]
         if any(len(one) < len(firsts) for one in starts):
             raise Failure("a result is an argument, or two are one array")
-        written: set[int] = set(range(len(traces[0].arguments)))
         launches = []
         for k, one in enumerate(traces[0].launches):
             same = [trace.launches[k] for trace in traces]
@@ -299,13 +298,8 @@ def _program(
                 return None
             args: list[Any] = []
             for i, param in enumerate(one.unit.signature.params):
-                values = [other.values[i] for other in same]
-                args.append(
-                    _argument(known, traces, starts, buffers, written, formula, param, values, one.content[i])
-                )
-            for param, arg in zip(one.unit.signature.params, args, strict=True):
-                if isinstance(arg, Place) and not param.const:
-                    written.add(arg.buffer)
+                values, contents = [other.values[i] for other in same], [other.content[i] for other in same]
+                args.append(_argument(known, traces, starts, buffers, formula, param, values, contents))
             grid = tuple(formula([other.grid[axis] for other in same]) for axis in range(3))
             shared = formula([other.shared for other in same])
             launches.append(Launch(one.unit, grid, one.block, shared, tuple(args), one.function))
@@ -323,11 +317,10 @@ def _argument(
     traces: Sequence[_Trace],
     starts: Sequence[dict[int, int]],
     buffers: list[Buffer],
-    written: set[int],
     formula: Callable[[Sequence[int]], formulas.Formula],
     param: Any,
     values: Sequence[Any],
-    content: bytes,
+    contents: Sequence[bytes],
 ) -> Place | Words | Number | None:
     if param.kind == "struct":
         padded = [one + bytes(-len(one) % 4) for one in values]
@@ -350,13 +343,15 @@ def _argument(
         cleared = start in traces[0].cleared
         old = start in traces[0].before
         read = (param.const or old) and not cleared
-        if read and not content:
+        if read and not contents[0]:
             raise Failure(
                 f"a kernel reads {known.sizes[start]} bytes that no kernel has written: NumPy's functions or a "
                 "library's compute them, or they are a constant of more than 64 KiB"
             )
+        if read and len(set(contents)) > 1:  # a constant that depends on sizes
+            raise _Unknown
         first = len(buffers)
-        buffers.append(Buffer("", (nbytes,), np.dtype("u1"), cleared, content if read else b""))
+        buffers.append(Buffer("", (nbytes,), np.dtype("u1"), cleared, contents[0] if read else b""))
         for one, (begin, _) in zip(starts, places, strict=True):
             one[begin] = first
     elif any(one.get(begin) != first for one, (begin, _) in zip(starts, places, strict=True)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def write(operator: Operator, target: str, out: Path) -> list[Path]:
         texts = {name: cuda.whole(text, Path(name).stem) for name, text in texts.items()}
         texts |= cuda.texts(operator)
     else:
-        texts |= _python(operator, target)
+        texts |= _python(operator, target, out.resolve().name)
         packed = io.BytesIO()
         np.savez(packed, **{f"{k}_{i}": v for k, one in _values(operator).items() for i, v in one.items()})
         with replacing(out / "reference.npz") as file:
@@ -71,7 +72,7 @@ def _kernels(operator: Operator) -> dict[str, str]:
     return found
 
 
-def _python(operator: Operator, target: str) -> dict[str, str]:
+def _python(operator: Operator, target: str, package: str) -> dict[str, str]:
     here = Path(folder.__file__).parent
     binding = (here / f"of_{target}.py").read_text()
     name = operator.name
@@ -82,18 +83,19 @@ def _python(operator: Operator, target: str) -> dict[str, str]:
         "runtime.py": (here / "runtime.py").read_text(),
         "program.py": _program_text(operator),
         f"test_{name}.py": _TESTS[target].replace("NAME", name),
-        "README.md": _readme(operator, target),
+        "README.md": _readme(operator, target, package),
     }
 
 
-def _readme(operator: Operator, target: str) -> str:
+def _readme(operator: Operator, target: str, package: str) -> str:
     library = {"torch": "PyTorch", "jax": "JAX"}[target]
-    wanted = ", ".join(f"{name} ({dtype})" for name, dtype, _ in operator.arguments)
+    taken = zip(operator.arguments, operator.forward.buffers, strict=False)
+    wanted = ", ".join(f"{name}: {dtype} {tupled(one.shape)}" for (name, dtype, _), one in taken)
     lines = [
         f"# {operator.name}",
         f"An operator of {library}, written by `python -m cukern export`; it needs {library}, NumPy, NVRTC and a GPU.",
-        f"```python\nfrom {operator.name} import {operator.name}\n```",
-        f"It takes {wanted}. `kernels/` has the CUDA C++ that NVRTC compiles at the first call.",
+        f"```python\n{_import(operator.name, package)}\n```",
+        f"It takes `{wanted}`. `kernels/` has the CUDA C++ that NVRTC compiles at the first call.",
     ]
     if operator.constants:
         lines.append("With " + ", ".join(f"{k} = {v!r}" for k, v in operator.constants.items()) + ".")
@@ -105,9 +107,15 @@ def _readme(operator: Operator, target: str) -> str:
             )
             lines.append(f"The {direction} takes these shapes alone: {shapes}.")
     lines.append(
-        f"`python -m pytest {operator.name}` compares it with values that were computed when it was exported."
+        f"`python -m pytest {shlex.quote(package)}` compares it with values that were computed when it was exported."
     )
     return "\n\n".join(lines) + "\n"
+
+
+def _import(name: str, package: str) -> str:
+    if package.isidentifier():
+        return f"from {package} import {name}"
+    return f"import importlib\n{name} = importlib.import_module({package!r}).{name}"
 
 
 def _program_text(operator: Operator) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from . import runtime
 
 
 def operator(program: Any) -> Callable[..., Any]:
-    """The operator ``program.NAME::forward`` as a function of tensors.
+    """The operator ``PACKAGE::forward`` as a function of tensors.
 
     It takes tensors of the dtypes of the program on a GPU, and runs on PyTorch's current stream.
     """
@@ -18,6 +19,9 @@ def operator(program: Any) -> Callable[..., Any]:
     names = [name for name, _, _ in program.ARGUMENTS]
     results = len(program.KINDS)
     constants: dict[Any, Any] = {}
+    package = re.sub(
+        r"\W", "_", program.__name__.rpartition(".")[0]
+    )  # unlike the name, one of a process has it
 
     def plan_of(direction: str, tensors: Sequence[Any]) -> runtime.Plan:
         make, ranks, words = getattr(program, direction), program.RANKS[direction], program.WORDS[direction]
@@ -71,7 +75,7 @@ def operator(program: Any) -> Callable[..., Any]:
         return packed(launched("forward", checked(tensors)))
 
     schema = f"({', '.join(f'Tensor {name}' for name in names)}) -> {returns(results)}"
-    op = torch.library.custom_op(f"{program.NAME}::forward", forward, mutates_args=(), schema=schema)
+    op = torch.library.custom_op(f"{package}::forward", forward, mutates_args=(), schema=schema)
     op.register_fake(lambda *tensors: packed(made(plan_of("forward", tensors), tensors[0])))
     if program.DIFFERENTIABLE:
         floating = [i for i, (_, _, one) in enumerate(program.ARGUMENTS) if one]
@@ -81,7 +85,7 @@ def operator(program: Any) -> Callable[..., Any]:
             return packed(launched("backward", [one.detach().contiguous() for one in tensors]))
 
         pull = torch.library.custom_op(
-            f"{program.NAME}::backward",
+            f"{package}::backward",
             backward,
             mutates_args=(),
             schema=f"({', '.join(words)}) -> {returns(len(floating))}",

@@ -155,7 +155,7 @@ def test_folders_of_one_name_are_operators_of_their_own(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     sys.path.insert(0, str(tmp_path))
     try:
-        packages = []
+        operators = []
         for factor in (2, 3):
             folder = tmp_path / f"own_{factor}"
             folder.mkdir()
@@ -163,11 +163,10 @@ def test_folders_of_one_name_are_operators_of_their_own(tmp_path: Path) -> None:
                 (folder / f"{name}.py").write_text((SOURCES / f"{name}.py").read_text())
             (folder / "__init__.py").write_text("")
             (folder / "program.py").write_text(PROGRAM.replace("FACTOR", str(factor)))
-            packages.append(importlib.import_module(folder.name))
             binding = importlib.import_module(f"{folder.name}.of_torch")
             binding.runtime.launch = lambda *_: None
-            packages[-1].op = binding.operator(importlib.import_module(f"{folder.name}.program"))
-        assert [one.op(torch.ones(3)).shape[0] for one in packages] == [2, 3]
+            operators.append(binding.operator(importlib.import_module(f"{folder.name}.program")))
+        assert [one(torch.ones(3)).shape[0] for one in operators] == [2, 3]
     finally:
         sys.path.remove(str(tmp_path))
 

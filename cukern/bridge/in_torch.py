@@ -11,25 +11,17 @@ import math
 import re
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
-from .. import dtypes
 from ..array import Array
 from ..cache import Cache
-from ..device import HERE, Device
 from ..errors import GradientError
-from . import memory
-from .operation import Like, Operation, library
+from . import tensors
+from .operation import Like, Operation
 
 _NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
 _registering = threading.RLock()  # a forward that runs with examples may make operators itself
-
-
-@cache
-def _torch() -> Any:
-    return library("torch", "to_torch")
 
 
 class TorchOperator:
@@ -119,7 +111,7 @@ def operator(name: str, key: Key, made_by: Any, operation: Callable[[], Operatio
         ImportError: PyTorch is not installed.
         ValueError: the name has another form, or belongs to another operator.
     """
-    _torch()
+    tensors.library_of_torch()
     if not _NAME.fullmatch(name):
         raise ValueError(f"name: expected 'namespace::name', got {name!r}")
     with _registering:
@@ -144,7 +136,7 @@ def operator(name: str, key: Key, made_by: Any, operation: Callable[[], Operatio
 
 
 def _taken(name: str) -> bool:
-    torch = _torch()
+    torch = tensors.library_of_torch()
 
     namespace, _, word = name.partition("::")
     return hasattr(getattr(torch.ops, namespace), word)
@@ -158,7 +150,7 @@ class _Operators:
     """
 
     def __init__(self, name: str, operation: Operation) -> None:
-        self.torch = torch = _torch()
+        self.torch = torch = tensors.library_of_torch()
         self.name, self.operation = name, operation
         self.namespace, _, self.word = name.partition("::")
         self.library = torch.library.Library(self.namespace, "FRAGMENT")
@@ -219,10 +211,10 @@ class _Operators:
             if len(args) < count:  # the dispatcher leaves out what equals a default
                 args = (*args, *defaults[len(args) :])
             first = args[arrays[0]]
-            with _stream(self._beside(args)):
+            with tensors.on_stream(self._beside(args)):
                 given = self._given(args)
                 if operation.into is None:
-                    made = tuple([_tensor(one) for one in operation.run(given)])
+                    made = tuple([tensors.tensor_of(one) for one in operation.run(given)])
                     return made[0] if results == 1 else made
                 key = tuple(
                     [(args[i].shape, args[i].dtype) if i in arrays else args[i] for i in range(count)]
@@ -232,7 +224,7 @@ class _Operators:
                     known = shapes.keep(key, self._likes(args))
                 out = self._empty(known, first)
                 several = out if results > 1 else (out,)
-                operation.into(given, [_array(one, first.device) for one in several])
+                operation.into(given, [tensors.array_of(one, first.device) for one in several])
                 return out
 
         return forward
@@ -248,12 +240,14 @@ class _Operators:
     def _likes(self, args: Sequence[Any]) -> list[Like]:
         given = list(args)
         for i in self.arrays:
-            given[i] = Like(tuple(args[i].shape), _dtypes()[args[i].dtype])
+            given[i] = Like(tuple(args[i].shape), tensors.own_dtypes()[args[i].dtype])
         where = args[self.arrays[0]].device
-        return self.operation.results(given, _host() if where.type == "meta" else _device(where))
+        return self.operation.results(
+            given, tensors.host() if where.type == "meta" else tensors.device_of(where)
+        )
 
     def _empty(self, likes: Sequence[Like], beside: Any) -> Any:
-        kinds = _tensors()
+        kinds = tensors.types()
         return _packed(
             [self.torch.empty(one.shape, dtype=kinds[one.dtype], device=beside.device) for one in likes]
         )
@@ -267,10 +261,10 @@ class _Operators:
         """
         given, where = list(args), self._beside(args)
         if where.type not in ("cpu", "cuda"):
-            _device(where)
+            tensors.device_of(where)
         for i in self.arrays:
             try:
-                given[i] = _array(args[i], where)
+                given[i] = tensors.array_of(args[i], where)
             except KeyError:
                 raise TypeError(f"{self._named(i)}: cukern has no dtype {args[i].dtype}") from None
         return given
@@ -316,8 +310,8 @@ class _Operators:
 
     def _backward(self, *given: Any) -> Any:
         cotangents, args, results = self._divided(given[:-1], self.outputs)
-        with _stream(args[self.arrays[0]].device):
-            kept = [_array(one, one.device) for one in results]
+        with tensors.on_stream(args[self.arrays[0]].device):
+            kept = [tensors.array_of(one, one.device) for one in results]
             made = self.operation.pull(self._given(args), kept, _optional(cotangents), given[-1])
             return self._returned(made, args)
 
@@ -352,7 +346,7 @@ class _Operators:
         count = len(self.floating)
         seconds = given[:count]
         cotangents, args, _ = self._divided(given[count:-1], self.outputs)
-        with _stream(args[self.arrays[0]].device):
+        with tensors.on_stream(args[self.arrays[0]].device):
             made = self.operation.pull_again(
                 self._given(args), _optional(cotangents), given[-1], _optional(seconds)
             )
@@ -369,7 +363,9 @@ class _Operators:
 
     def _returned(self, made: Sequence[Array | None], args: Sequence[Any]) -> Any:
         where = args[self.arrays[0]].device
-        return _packed([self.torch.empty(0, device=where) if one is None else _tensor(one) for one in made])
+        return _packed(
+            [self.torch.empty(0, device=where) if one is None else tensors.tensor_of(one) for one in made]
+        )
 
     def _fakes(self, like: Sequence[Any], args: Sequence[Any]) -> Any:
         where, empty = args[self.arrays[0]].device, self.torch.empty
@@ -395,8 +391,8 @@ def _spread(made: Any, wanted: Sequence[bool], places: Sequence[int], length: in
     return tuple(found)
 
 
-def _optional(tensors: Sequence[Any]) -> list[Array | None]:
-    return [None if one is None else _array(one, one.device) for one in tensors]
+def _optional(given: Sequence[Any]) -> list[Array | None]:
+    return [None if one is None else tensors.array_of(one, one.device) for one in given]
 
 
 def _word(name: str) -> str:
@@ -423,103 +419,3 @@ def _refused(name: str, ctx: Any, *cotangents: Any) -> Any:
     raise GradientError(
         f"{name}: a kernel has no derivative; launch it in the forward of a Function with a backward"
     )
-
-
-@cache
-def _tensors() -> dict[Any, Any]:
-    """PyTorch's dtype of each dtype."""
-    torch = _torch()
-
-    found = {row.dtype: getattr(torch, row.name, None) for row in dtypes.TABLE}
-    return {dtype: theirs for dtype, theirs in found.items() if theirs is not None}
-
-
-@cache
-def _dtypes() -> dict[Any, Any]:
-    """The dtype of each of PyTorch's that has one."""
-    return {theirs: ours for ours, theirs in _tensors().items()}
-
-
-@cache
-def _host() -> Device:
-    return Device("host")
-
-
-def _device(where: Any) -> Device:
-    """The device of a tensor's.
-
-    Raises:
-        ValueError: it is neither a CPU nor a GPU of NVIDIA.
-    """
-    if where.type == "cpu":
-        return _host()
-    if where.type == "cuda":
-        return _gpu(where.index or 0)
-    raise ValueError(f"device: expected tensors on cpu or cuda, got one on {where}")
-
-
-def _stream(where: Any) -> AbstractContextManager[object]:
-    """A with-block in which launches are on PyTorch's current stream of a device.
-
-    Raises:
-        RuntimeError: a CUDA graph is being recorded there, which would replay with memory that is given back by then.
-    """
-    if where.type != "cuda":
-        return HERE
-    torch = _torch()
-    if torch.cuda.is_current_stream_capturing():
-        raise RuntimeError("an operator of cukern cannot be a part of a CUDA graph of PyTorch")
-    return memory.on_stream(_gpu(where.index), _current_stream()(where.index))
-
-
-@cache
-def _current_stream() -> Callable[[int], int]:
-    """The address of PyTorch's current stream on a GPU, as what its compiler generates asks for it."""
-    torch = _torch()
-    quick: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-    return quick or (lambda index: torch.cuda.current_stream(index).cuda_stream)
-
-
-@cache
-def _gpu(index: int) -> Device:
-    return Device(f"cuda:{index}")
-
-
-def _array(tensor: Any, where: Any) -> Array:
-    """The array that shares the memory of a tensor, which is on the device ``where``.
-
-    Raises:
-        KeyError: its dtype has no counterpart.
-    """
-    dtype = _dtypes()[tensor.dtype]
-    if where.type == "cpu":
-        if dtype == dtypes.bfloat16:
-            return Array._wrap(tensor.detach().view(_bits()).numpy().view(dtype), _host())
-        return Array._wrap(tensor.numpy(force=True), _host())
-    strides = None
-    if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
-        tensor = tensor.resolve_conj().resolve_neg()
-        strides = [step * dtype.itemsize for step in tensor.stride()]
-    return memory.lent(_gpu(where.index), tensor.data_ptr(), tuple(tensor.shape), dtype, strides, tensor)
-
-
-@cache
-def _bits() -> Any:
-    torch = _torch()
-
-    return torch.int16
-
-
-def _tensor(array: Array) -> Any:
-    """The tensor that shares the memory of a new array in C order."""
-    torch = _torch()
-
-    data = array._data
-    half = data.dtype == dtypes.bfloat16
-    if half:
-        data = data.view("i2")  # neither NumPy nor CuPy hands it on
-    if array.device.addressable:
-        made = torch.from_numpy(data)
-    else:
-        made = torch.utils.dlpack.from_dlpack(data.__dlpack__(stream=-1))
-    return made.view(torch.bfloat16) if half else made

@@ -30,13 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Replay the launch and print what was found; return the exit status."""
+    from ..errors import LaunchError
     from ..testing import replay
 
     if options.timeout is not None:
         os.environ["CUKERN_KERNEL_TIMEOUT"] = str(options.timeout)
     try:
         result = replay(options.file, seeds=options.seeds, strict=options.strict)
-    except ValueError as error:
+    except (LaunchError, OSError, ValueError) as error:
         print(f"replay: {error}", file=sys.stderr)
         return 2
     print(f"{result.path}\n{result}")

@@ -1,7 +1,7 @@
 """Launches kept in files, so that one that fails on a GPU can be run again where there is none.
 
 A file is written before its launch, so that it is there if the launch ends the process or the GPU's context, and
-another one after it, with what it wrote.
+another one after it, with what it wrote. What cannot be written is told by a warning: the program goes on.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import itertools
 import json
 import os
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -52,12 +54,11 @@ class Recorder:
 
     def __init__(self, folder: str | os.PathLike[str], keep: int = KEEP, whole: int = WHOLE) -> None:
         self.folder, self.keep, self.whole = Path(folder), keep, whole
-        self.folder.mkdir(parents=True, exist_ok=True)
         #: Launches in its place; None for :meth:`.Kernel._launch`.
         self.launches: Launches | None = None
         self._numbers = itertools.count(1)
         self._kept: list[Path] = []
-        self._lock = threading.Lock()
+        self._lock, self._process = threading.Lock(), os.getpid()
 
     def __call__(
         self, kernel: Kernel, args: Sequence[Any], grid: Any, shared: int, overrides: dict[str, Any]
@@ -80,13 +81,13 @@ class Recorder:
             "globals": {name: _hex(kernel._state.get(device, name)) for name in bound.function.variables},
             "args": [arrays.add(arg) for arg in args],
         }
-        _write(path, described, arrays.data)
+        self._write(path, described, arrays.data)
         result = path.with_name(path.name.replace(_LAUNCH, _RESULT))
         try:
             self._launch(kernel, args, grid, shared, overrides)
             device.synchronize()
         except Exception as error:
-            _write(result, {"failed": f"{type(error).__name__}: {error}"}, [])
+            self._write(result, {"failed": f"{type(error).__name__}: {error}"}, [])
             raise
         after = _Arrays(self.whole, ranges=False)
         written = {
@@ -94,7 +95,7 @@ class Recorder:
             for i, (param, arg) in enumerate(zip(bound.signature.params, args, strict=False))
             if not param.const and isinstance(arg, Array)
         }
-        _write(result, {"written": written}, after.data)
+        self._write(result, {"written": written}, after.data)
 
     def _launch(
         self, kernel: Kernel, args: Sequence[Any], grid: Any, shared: int, overrides: dict[str, Any]
@@ -105,7 +106,9 @@ class Recorder:
             self.launches(kernel, args, grid, shared, overrides)
 
     def _begin(self, name: str) -> Path:
-        word = "".join(c if c.isalnum() else "_" for c in name)
+        word = "".join(c if c.isalnum() else "_" for c in name[:50])
+        if self._process != os.getpid():  # a forked one, which leaves alone what the other has kept
+            self._lock, self._process, self._kept = threading.Lock(), os.getpid(), []
         with self._lock:
             path = self.folder / f"{os.getpid()}-{next(self._numbers):06}-{word}{_LAUNCH}"
             self._kept.append(path)
@@ -116,6 +119,17 @@ class Recorder:
                 with suppress(OSError):
                     one.with_name(one.name.replace(_LAUNCH, suffix)).unlink()
         return path
+
+    def _write(self, path: Path, described: dict[str, Any], data: Sequence[Any]) -> None:
+        packed = io.BytesIO()
+        text = np.frombuffer(json.dumps(described, default=str).encode(), np.uint8)
+        np.savez(packed, launch=text, **{f"a{i}": one for i, one in enumerate(data)})
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as file:
+                file.write(packed.getvalue())
+        except OSError as error:
+            warnings.warn(f"a launch is not kept: {error}", RuntimeWarning, stacklevel=2)
 
 
 def _described(kernel: Kernel) -> dict[str, Any]:
@@ -137,7 +151,7 @@ def _variables(variables: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, (list, tuple)):
             return [plain(one) for one in value]
         if isinstance(value, dict):
-            return {str(key): plain(one) for key, one in value.items()}
+            return {"dict": {str(key): plain(one) for key, one in value.items()}}
         if isinstance(value, np.generic):
             value = value.item()
         if value is None or isinstance(value, (bool, int, float, str)):
@@ -154,9 +168,13 @@ def _read_variables(variables: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, list):
             return tuple(read(one) for one in value)
         if isinstance(value, dict):
-            if value.keys() == {"dtype"}:
+            if "unknown" in value:
+                raise LaunchError(
+                    f"template variable {value['unknown']} is not kept in files, so the launch cannot be replayed"
+                )
+            if "dtype" in value:
                 return dtypes.as_dtype(value["dtype"], "variable")
-            return {key: read(one) for key, one in value.items()}
+            return {key: read(one) for key, one in value["dict"].items()}
         return value
 
     return {name: read(value) for name, value in variables.items()}
@@ -182,7 +200,8 @@ class _Arrays:
         if isinstance(arg, np.generic) and arg.dtype.names is not None:
             return {"bytes": arg.tobytes().hex()}
         if isinstance(arg, np.generic):
-            return self.add(arg.item())
+            value = arg.item()
+            return self.add(arg.astype(np.float64) if isinstance(value, np.longdouble) else value)
         if isinstance(arg, (bytes, bytearray)):
             return {"bytes": bytes(arg).hex()}
         if isinstance(arg, complex):
@@ -199,28 +218,26 @@ class _Arrays:
         form: dict[str, Any] = {
             "dtype": array.dtype.name,
             "shape": list(array.shape),
+            "strides": list(array.strides),
             "at": address % _ALIGNMENT,
         }
         if array.nbytes <= self._whole:
             return {**form, "array": self._whole_of(array.numpy())}
         if not self._ranges or not array.size or array.dtype.kind == "c":
             return form
-        kind = int if array.dtype.kind in "iub" else float
-        with array.device.activate(), suppress(TypeError):  # CuPy reduces not every dtype
-            form["range"] = [kind(array._data.min()), kind(array._data.max())]
+        data, kind = array._data, int if array.dtype.kind in "iub" else float
+        with (
+            array.device.activate(),
+            suppress(TypeError, ValueError),
+        ):  # CuPy reduces not every dtype; none is finite
+            if kind is float:
+                data = data[array.device.xp.isfinite(data)]
+            form["range"] = [kind(data.min()), kind(data.max())]
         return form
 
     def _whole_of(self, values: Any) -> int:
         self.data.append(np.frombuffer(values.tobytes(), np.uint8))
         return len(self.data) - 1
-
-
-def _write(path: Path, described: dict[str, Any], data: Sequence[Any]) -> None:
-    packed = io.BytesIO()
-    text = np.frombuffer(json.dumps(described, default=str).encode(), np.uint8)
-    np.savez(packed, launch=text, **{f"a{i}": one for i, one in enumerate(data)})
-    with replacing(path) as file:
-        file.write(packed.getvalue())
 
 
 class Recorded(NamedTuple):
@@ -232,7 +249,7 @@ class Recorded(NamedTuple):
         args: its arguments, on the host.
         grid, shared, overrides: as of a launch.
         device: where it ran.
-        drawn: the arguments that were drawn between the least and the largest element, by position.
+        drawn: the arguments of which not all elements are kept, and others were drawn, by position.
         failed: how it failed; None if that is not known, as where the process ended with it.
         written: what it wrote there, by the position of the argument; None if it did not end.
     """
@@ -257,6 +274,13 @@ def read(path: str | os.PathLike[str], kernel_class: type[Kernel]) -> Recorded:
         ValueError: it is not the file of a launch.
     """
     chosen = _chosen(Path(path))
+    try:
+        return _recorded(chosen, kernel_class)
+    except (AttributeError, IndexError, KeyError, MemoryError, TypeError) as error:
+        raise ValueError(f"{chosen}: expected a launch that CUKERN_RECORD has kept: {error!r}") from None
+
+
+def _recorded(chosen: Path, kernel_class: type[Kernel]) -> Recorded:
     described, data = _load(chosen)
     if described.get("format") != _FORMAT:
         raise ValueError(f"{chosen}: expected a launch that CUKERN_RECORD has kept")
@@ -284,7 +308,9 @@ def read(path: str | os.PathLike[str], kernel_class: type[Kernel]) -> Recorded:
             written = {
                 int(i): _read(one, more, int(i)) for i, one in after["written"].items() if "array" in one
             }
-    drawn = [i for i, one in enumerate(described["args"]) if "range" in one]
+    drawn = [
+        i for i, one in enumerate(described["args"]) if any("array" not in part for part in _arrays_of(one))
+    ]
     grid = described["grid"]
     return Recorded(
         chosen,
@@ -307,7 +333,7 @@ def _chosen(path: Path) -> Path:
                 f"{path}: expected a folder that CUKERN_RECORD names, or a file *{_LAUNCH} in it"
             )
         return path
-    found = sorted(path.glob(f"*{_LAUNCH}"), key=lambda one: one.stat().st_mtime_ns)
+    found = sorted(path.glob(f"*{_LAUNCH}"), key=lambda one: (one.stat().st_mtime_ns, one.name))
     if not found:
         raise ValueError(f"{path}: there is no launch in this folder")
     for one in reversed(found):
@@ -319,9 +345,10 @@ def _chosen(path: Path) -> Path:
 
 def _load(path: Path) -> tuple[dict[str, Any], Any]:
     try:
-        stored = np.load(path, allow_pickle=False)
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
+            stored = dict(found)
         return json.loads(stored["launch"].tobytes()), stored
-    except (KeyError, ValueError, EOFError) as error:
+    except (AttributeError, EOFError, KeyError, TypeError, ValueError, BadZipFile) as error:
         raise ValueError(f"{path}: expected a launch that CUKERN_RECORD has kept: {error}") from None
 
 
@@ -345,22 +372,33 @@ def _read(form: dict[str, Any], data: Any, position: int) -> Any:
     else:
         low, high = form.get("range", [0, 0])
         rng = np.random.default_rng(position)
-        drawn = (
-            rng.integers(int(low), int(high) + 1, size)
-            if dtype.kind in "iub"
-            else rng.uniform(low, high, size)
-        )
-        values = drawn.astype(dtype)
-    return _placed(values, form["at"]).reshape(shape)
+        if dtype.kind in "iub":
+            values = rng.integers(
+                low, high, size, "u1" if dtype.kind == "b" else dtype, endpoint=True
+            ).astype(dtype)
+        else:
+            share = rng.uniform(0, 1, size)  # the difference of the two may be too large for a number
+            values = (low * (1 - share) + high * share).astype(dtype)
+    return _placed(values.reshape(shape), form["strides"], form["at"])
 
 
-def _placed(values: Any, at: int) -> Array:
-    """An array on the host whose address lies as far from a multiple of :data:`_ALIGNMENT` as ``at``."""
+def _placed(values: Any, strides: Sequence[int], at: int) -> Array:
+    """An array on the host with these strides, whose address lies as far from :data:`_ALIGNMENT` as ``at``."""
     step = values.dtype.itemsize
-    pad = _ALIGNMENT // step
-    whole = creation.empty(values.size + pad, dtype=values.dtype, device="host")._data
+    pad, ends = (
+        _ALIGNMENT // step,
+        [(n - 1) * one // step for n, one in zip(values.shape, strides, strict=True)],
+    )
+    before, after = -sum(one for one in ends if one < 0), sum(one for one in ends if one > 0)
+    span = before + after + 1 if values.size else 0
+    whole = creation.empty(span + pad, dtype=values.dtype, device="host")._data
     start = int(whole.__array_interface__["data"][0])
-    skip = next((k for k in range(pad) if (start + k * step - at) % _ALIGNMENT == 0), 0)
-    target = whole[skip : skip + values.size]
+    skip = next((k for k in range(pad) if (start + (k + before) * step - at) % _ALIGNMENT == 0), 0)
+    target = np.ndarray(values.shape, values.dtype, whole[skip : skip + span], before * step, tuple(strides))
     target[...] = values
     return Array._wrap(target, Device("host"))
+
+
+def _arrays_of(form: dict[str, Any]) -> list[dict[str, Any]]:
+    """The descriptions of the arrays of an argument."""
+    return [form] if "shape" in form else [part for one in form.get("list", ()) for part in _arrays_of(one)]

@@ -18,8 +18,8 @@ from .checked import checked
 from .locate import writer_line
 from .stand_ins import launching
 
-#: The difference between devices that rounding makes, relative to the largest element, by the bytes of a float.
-_ROUNDING = {2: 2e-2, 4: 1e-4, 8: 1e-10}
+#: The difference between devices that rounding makes, relative to the largest element, by dtype.
+_ROUNDING = {"float16": 2e-2, "bfloat16": 2e-2, "float64": 1e-10, "complex128": 1e-10}
 
 
 @contextlib.contextmanager
@@ -56,6 +56,7 @@ def recorded(folder: str | os.PathLike[str], *, keep: int = KEEP, whole: int = W
     >    4 |     y[i] = 2 * x[i];
          5 | }
     """
+    Path(folder).mkdir(parents=True, exist_ok=True)
     recorder = Recorder(folder, keep, whole)
     with launching(recorder) as before:
         recorder.launches = before
@@ -97,6 +98,8 @@ class Replay(NamedTuple):
 def replay(path: str | os.PathLike[str], *, seeds: int = 3, strict: bool = False) -> Replay:
     """Run a launch that :func:`recorded` or ``CUKERN_RECORD`` has kept again: checked, on the host.
 
+    The kernel's text in the file is compiled and runs in this process: replay files of people whom you trust alone.
+
     Args:
         path: the file of a launch; or the folder, for the last launch that failed or never ended, else the last one.
         seeds, strict: as of :func:`checked`.
@@ -132,19 +135,19 @@ def _told(launch: Recorded) -> str:
     names = [f"argument {i}" for i in launch.drawn]
     if names:
         told.append(
-            f"{', '.join(names)}: too large to be kept, drawn between the least and the largest element there"
+            f"{', '.join(names)}: too large to be kept, drawn between the least and the largest number there"
         )
     return "\n".join(told)
 
 
 def _difference(launch: Recorded) -> str:
     """Where the results differ from those that were recorded, beyond rounding."""
+    if launch.drawn:
+        return ""
     said = []
     bound = launch.kernel.bind("host", **launch.kernel._defaults(launch.args, dict(launch.overrides))[1])
     names = [one.name for one in bound.signature.params]
     for position, there in sorted((launch.written or {}).items()):
-        if launch.drawn:
-            continue
         here = launch.args[position].numpy()
         a, b = here.reshape(-1), there.numpy().reshape(-1)
         wide = (
@@ -155,7 +158,7 @@ def _difference(launch: Recorded) -> str:
             wrong = x != y
         else:
             finite = np.abs(x[np.isfinite(x)])
-            limit = _ROUNDING.get(a.dtype.itemsize, 1e-4) * max(1e-30, float(finite.max(initial=0)))
+            limit = _ROUNDING.get(a.dtype.name, 1e-4) * max(1e-30, float(finite.max(initial=0)))
             with np.errstate(invalid="ignore"):
                 wrong = ~((np.abs(x - y) <= limit) | (x == y) | ((x != x) & (y != y)))
         if wrong.any():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from planted import PAIRS, Pair
 
 import cukern as ck
+from cukern.cli import main
 
 #: Failures of GPUs: illegal and misaligned addresses, too little shared memory, races, threads that wait for ever.
 PLANTED = [*PAIRS[:8], PAIRS[9], *PAIRS[12:18], *PAIRS[23:25], PAIRS[29], *PAIRS[53:56]]
@@ -139,6 +141,112 @@ extern "C" __global__ void << name >>(const int* index, const float* x, float* y
         kernel(index, ck.ones(10, device="host"), ck.zeros(1000, device="host"), 1000)
     (report,) = ck.testing.replay(tmp_path).reports
     assert (report.kind, report.array, report.element) == ("out of bounds", "x", 10)
+
+
+COPY = """
+extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, int n) {
+    int i = blockIdx.x * << block >> + threadIdx.x;
+    if (i < n) y[i] = x[i];
+}"""
+
+
+@pytest.mark.parametrize(
+    "dtype, values, least, largest",
+    [
+        ("float32", [-np.inf, -2, np.nan, 3], -2, 3),
+        ("float64", [-1.7e308, 1.7e308], -1.7e308, 1.7e308),
+        ("uint64", [2**64 - 2, 2**64 - 1], 2**64 - 2, 2**64 - 1),
+        ("int64", [2**63 - 2, 2**63 - 1], 2**63 - 2, 2**63 - 1),
+        ("complex64", [1 + 1j, 3], 0, 0),
+    ],
+)
+def test_what_is_drawn_of_large_arrays(
+    tmp_path: Path, dtype: str, values: Any, least: Any, largest: Any
+) -> None:
+    x = ck.asarray(np.array(values * 20, dtype), device="host")
+    with ck.testing.recorded(tmp_path, whole=64):
+        ck.Kernel(COPY, name="copy", block=32)(x, ck.zeros_like(x), x.size)
+    from cukern.kernel.recorder import read
+
+    again = read(tmp_path, ck.Kernel)
+    drawn = again.args[0].numpy()
+    assert again.drawn == [0, 1] and drawn.dtype == dtype
+    assert np.isin(drawn, [least, largest]).all() or ((drawn >= least) & (drawn <= largest)).all()
+    assert not ck.testing.replay(tmp_path).found
+
+
+def test_strides_are_as_they_were(tmp_path: Path) -> None:
+    text = """
+extern "C" __global__ void << name >>(View<const float, 2> x, float* y) {
+    y[threadIdx.x] = x.data[threadIdx.x * x.strides[1]];
+}"""
+    x = ck.arange(24, dtype="float32", device="host").reshape(4, 6)[::-2, 5:0:-2]
+    with ck.testing.recorded(tmp_path):
+        ck.Kernel(text, name="strided", block=3)(x, ck.zeros(3, device="host"), grid=1)
+    from cukern.kernel.recorder import read
+
+    again = read(tmp_path, ck.Kernel)
+    assert again.args[0].strides == x.strides and np.array_equal(again.args[0].numpy(), x.numpy())
+    assert again.written is not None and again.written[1].tolist() == [23, 21, 19]
+    assert not ck.testing.replay(tmp_path).found
+
+
+def test_rounding_is_that_of_the_dtype(tmp_path: Path) -> None:
+    x = ck.asarray(np.full(8, 1 + 2j, "complex64"), device="host")
+    with ck.testing.recorded(tmp_path):
+        ck.Kernel(COPY, name="c" * 300, block=32)(x, ck.zeros_like(x), 8)
+
+    def rounded(values: Any) -> None:
+        values[:] = np.nextafter(values, np.float32(9))
+
+    _edit(tmp_path, rounded)
+    assert not ck.testing.replay(tmp_path).found
+    _edit(tmp_path, lambda values: values.__setitem__(3, 2.5))
+    assert "from element 1 on" in ck.testing.replay(tmp_path).difference
+
+
+def test_a_folder_that_cannot_be_written_and_a_forked_process(tmp_path: Path) -> None:
+    from cukern.kernel.recorder import Recorder
+
+    (tmp_path / "file").write_text("")
+    kernel, y = ck.Kernel(COPY, name="copy", block=32), ck.zeros(3, device="host")
+    args: Any = kernel, (ck.ones(3, device="host"), y, 3), None, 0, {}
+    with pytest.warns(RuntimeWarning, match="a launch is not kept: .*Not a directory"):
+        Recorder(tmp_path / "file" / "kept")(*args)
+    assert y.tolist() == [1, 1, 1]
+    recorder = Recorder(tmp_path / "kept", keep=1)
+    recorder(*args)
+    recorder._process = -1  # as in a fork
+    recorder(*args)
+    assert len(list((tmp_path / "kept").glob("*.launch.npz"))) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda stored, launch: launch.pop("args"),
+        lambda stored, launch: launch["args"][0].update(dtype="object"),
+        lambda stored, launch: launch["args"][0].update(strides=[1 << 40]),
+        lambda stored, launch: launch["kernel"]["variables"].update(some={"unknown": "x"}),
+        lambda stored, launch: stored.pop("a0"),
+        lambda stored, launch: stored.update(a0=np.array([print], dtype=object)),
+    ],
+    ids=["missing", "dtype", "strides", "variable", "array", "pickle"],
+)
+def test_files_that_are_damaged(tmp_path: Path, change: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with ck.testing.recorded(tmp_path):
+        x = ck.ones(3, device="host")
+        ck.Kernel(COPY, name="copy", block=32)(x, ck.zeros_like(x), 3)
+    (path,) = tmp_path.glob("*.launch.npz")
+    stored = dict(np.load(path))
+    launch = json.loads(stored["launch"].tobytes())
+    change(stored, launch)
+    packed = io.BytesIO()
+    np.savez(packed, **{**stored, "launch": np.frombuffer(json.dumps(launch).encode(), np.uint8)})
+    path.write_bytes(packed.getvalue())
+    assert main(["replay", str(tmp_path)]) == 2 and "replay: " in capsys.readouterr().err
+    path.write_bytes(packed.getvalue()[:-20])
+    assert main(["replay", str(tmp_path)]) == 2 and "not a zip file" in capsys.readouterr().err
 
 
 def test_a_process_that_is_killed_in_a_launch_leaves_it(tmp_path: Path) -> None:

@@ -318,7 +318,10 @@ def _to_jax(cls: type[Function], examples: Sequence[Any], outputs: Any, vmap: st
 
 
 def _example(one: Any) -> Any:
-    return one if isinstance(one, Array) or not hasattr(one, "shape") else creation.asarray(one)
+    """An example as an object of its own, as one array may be given for several arguments."""
+    if isinstance(one, Array):
+        return one._alias()
+    return creation.asarray(one) if hasattr(one, "shape") else one
 
 
 def _form(example: Any) -> Any:

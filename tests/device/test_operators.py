@@ -378,6 +378,46 @@ def test_torch_sizes_without_a_rule(torch: Any) -> None:
     assert [compiled(torch.ones(5), n).shape[0] for n in (2, 3, 4)] == [2, 3, 4]
 
 
+class Pair(ck.Function):
+    """The product and the quotient of two arrays; a third gets no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, y: Any, z: Any, materialize: bool) -> Any:
+        ctx.save_for_backward(x, y)
+        ctx.set_materialize_grads(materialize)
+        ctx.materialize = materialize
+        return x * y, x / y
+
+    @staticmethod
+    def backward(ctx: Any, product: Any, quotient: Any) -> Any:
+        x, y = ctx.saved_arrays
+        assert (quotient is None) is not ctx.materialize
+        if quotient is None:
+            return product * y, product * x, None, None
+        return product * y + quotient / y, product * x - quotient * x / (y * y), None, None
+
+
+@pytest.mark.parametrize("materialize", [True, False])
+def test_torch_unused_outputs_and_gradients(torch: Any, materialize: bool) -> None:
+    ones = [ck.ones(2)] * 3
+    pair = Pair.to_torch(*ones, materialize, name=f"tests::pair{materialize}")
+    x, y, z = (torch.tensor(one + 2, requires_grad=True) for one in data((3,), (3,), (3,)))
+    found = torch.autograd.grad(pair(x, y, z, materialize)[0].sum(), (x, y, z))
+    assert [torch.equal(a, b) for a, b in zip(found, (y, x, 0 * z), strict=True)] == [True] * 3
+    if materialize:
+        assert torch.autograd.gradgradcheck(lambda x, y: pair(x, y, z, True), (x, y))
+        assert torch.autograd.gradgradcheck(lambda y: pair(x.detach(), y, z.detach(), True), y)
+
+
+def test_torch_start_of_results(torch: Any) -> None:
+    op = add.to_torch(lambda x, n, minus: x, start=0, name="tests::zeroed")
+    x = torch.arange(4096.0)
+    for _ in range(8):
+        dirty = [torch.full_like(x, 7) for _ in range(4)]
+        del dirty
+        assert torch.equal(op(x, x.numel(), False), x)
+
+
 def test_torch_words_of_python_and_replaced_operators(torch: Any) -> None:
     text = """
 extern "C" __global__ void << name >>(const float* in, float* y, int lambda) {

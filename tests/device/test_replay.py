@@ -114,6 +114,8 @@ extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* const* y,
         kernel(x, [None, y], pair, 20, None, grid=np.int64(2), factor=np.int32(4))
     from cukern.kernel.recorder import read
 
+    kernel.globals["taps"] = [0, 0]
+    kernel(x, [None, ck.zeros_like(y)], pair, 20, None, grid=2, factor=4)  # what is compiled may be shared
     again = read(tmp_path, ck.Kernel)
     assert again.grid == (2, 1, 1) and again.overrides["factor"] == 4 and again.args[0].dtype == ck.bfloat16
     again.kernel(*again.args, grid=again.grid, **again.overrides)

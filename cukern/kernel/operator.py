@@ -12,8 +12,8 @@ from ..text import signature
 if TYPE_CHECKING:
     from .kernel import Kernel
 
-#: The types of scalars, in the words of schemas, by the kind of their dtype.
-_WORDS = {"b": "bool", "i": "SymInt", "u": "SymInt", "f": "float"}
+#: The types of scalars, in the words of schemas, by the kind of their dtype; the last one is bfloat16's.
+_WORDS = {"b": "bool", "i": "SymInt", "u": "SymInt", "f": "float", "V": "float"}
 
 
 class Options(NamedTuple):

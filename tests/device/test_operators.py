@@ -409,6 +409,16 @@ def test_torch_unused_outputs_and_gradients(torch: Any, materialize: bool) -> No
         assert torch.autograd.gradgradcheck(lambda y: pair(x.detach(), y, z.detach(), True), y)
 
 
+def test_torch_numbers_of_bfloat16(torch: Any) -> None:
+    text = """
+extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, << elem >> a) {
+    y[threadIdx.x] = x[threadIdx.x] * a;
+}"""
+    kernel = ck.Kernel(text, name="scaled", block=4, elem="bfloat16")
+    op = kernel.to_torch(lambda x, a: x, name="tests::scaled", grid=1)
+    assert op(torch.ones(4, dtype=torch.bfloat16), 2.5).tolist() == [2.5] * 4
+
+
 def test_torch_start_of_results(torch: Any) -> None:
     op = add.to_torch(lambda x, n, minus: x, start=0, name="tests::zeroed")
     x = torch.arange(4096.0)

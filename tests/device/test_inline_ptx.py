@@ -107,6 +107,46 @@ INTEGERS: dict[str, Callable[..., Any]] = {
     "{ .reg .f32 x; cvt.rn.f32.u32 x, %1; cvt.rna.tf32.f32 %0, x; }": lambda a, b: (
         a.astype(np.float32).view(np.uint32) + 0x1000 & ~np.uint32(0x1FFF)
     ),
+    "mul24.lo.u32 %0, %1, %2": lambda a, b: (a & 0xFFFFFF) * (b & 0xFFFFFF),
+    "mad24.lo.s32 %0, %1, %2, %1": lambda a, b: (
+        (a.view(np.int32) << 8 >> 8) * (b.view(np.int32) << 8 >> 8) + a.view(np.int32)
+    ).view(np.uint32),
+    "bmsk.clamp.b32 %0, 256, 4": lambda a, b: a * 0,
+    "{ .reg .u32 t; mad.lo.cc.s32 t, %1, %2, 1; madc.hi.s32 %0, %1, %2, 0; }": lambda a, b: (
+        (a.view(np.int32).astype(np.int64) * b.view(np.int32) >> 32)
+        + ((a.astype(np.uint64) * b & np.uint64(2**32 - 1)) == 2**32 - 1)
+    ),
+    "{ .reg .pred p; testp.normal.f32 p, 0f80000000; selp.u32 %0, 3, 5, p; }": lambda a, b: np.full_like(
+        a, 3
+    ),
+    # Of NaN.
+    "{ .reg .pred p; .reg .f32 x; mov.b32 x, 0x7fffffff; setp.ne.and.f32 p, x, x, 1; selp.u32 %0, 3, 5, p; }": (
+        lambda a, b: np.full_like(a, 5)
+    ),
+    "{ .reg .pred p; .reg .f32 x; mov.b32 x, 0x7fffffff; setp.neu.and.f32 p, x, x, 1; selp.u32 %0, 3, 5, p; }": (
+        lambda a, b: np.full_like(a, 3)
+    ),
+    "{ .reg .f32 x; mov.b32 x, 0x7fffffff; set.ne.u32.f32 %0, x, x; }": lambda a, b: a * 0,
+    "{ .reg .b16 h; mov.b16 h, 0x7fff; cvt.rzi.s32.f16 %0, h; }": lambda a, b: a * 0,
+    "{ .reg .f32 x; mov.b32 x, 0xff800000; cvt.rna.satfinite.tf32.f32 %0, x; }": lambda a, b: np.full_like(
+        a, 0xFF7FE000
+    ),
+    "{ .reg .f32 x; .reg .b16 h; cvt.rn.f32.s32 x, %1; mul.f32 x, x, 0f2C000000; "
+    "cvt.rn.satfinite.relu.e4m3x2.f32 h, x, x; cvt.u32.u16 %0, h; }": lambda a, b: (
+        _e4m3(np.maximum(a.view(np.int32), 0)) * 257
+    ),
+    "{ .reg .pred p; .reg .b32 t; shfl.sync.bfly.b32 t|p, %1, 8, 0x181f, -1; selp.b32 %0, t, 9, p; }": lambda a, b: (
+        np.where(np.arange(32) & 8, np.roll(a, 8), 9)
+    ),
+    "{ .reg .pred p; .reg .b32 t; shfl.sync.down.b32 t|p, %1, 33, 0x1f, -1; selp.b32 %0, t, 9, p; }": lambda a, b: (
+        np.append(a[1:], 9)
+    ),
+    "{ .reg .pred p; setp.ne.u32 p, %1, 0; barrier.cta.red.popc.aligned.u32 %0, 0, p; }": lambda a, b: (
+        np.full_like(a, np.count_nonzero(a))
+    ),
+    "{ .reg .pred p; setp.lt.u32 p, %1, %2; bar.red.popc.u32 %0, 0, 32, !p; }": lambda a, b: np.full_like(
+        a, np.count_nonzero(a >= b)
+    ),
     "{ .reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; }": lambda a, b: (
         np.full_like(a, sum(1 << i for i in range(32) if a[i]))
     ),
@@ -164,6 +204,15 @@ FLOATS: dict[str, Callable[..., Any]] = {
         a.astype(np.float16)
     ),
     "{ .reg .b16 h; cvt.rn.bf16.f32 h, %1; mov.b32 %0, {0, h}; }": lambda a, b: a.astype(ml_dtypes.bfloat16),
+    # Registers of bits that hold floats, and the other way round.
+    "shfl.sync.bfly.b32 %0, %1, 1, 31, -1": lambda a, b: a[np.arange(32) ^ 1],
+    "lop3.b32 %0, %1, 0x7fffffff, 0, 0xc0": lambda a, b: np.abs(a),
+    "{ .reg .b32 x; mov.b32 x, %1; fma.rn.sat.f32 %0, x, x, 0f3E800000; }": lambda a, b: np.clip(
+        a.astype(float) ** 2 + 0.25, 0, 1
+    ).astype(np.float32),
+    "{ .reg .b32 h, x; .reg .b16 l, m; mov.b32 x, %1; cvt.rn.f16x2.f32 h, 0f00000000, x; mov.b32 {l, m}, h; "
+    "cvt.f32.f16 %0, l; }": lambda a, b: a.astype(np.float16),
+    "{ .reg .b32 x; .reg .b64 d; mov.b32 x, %1; cvt.f64.f32 d, x; cvt.rn.f32.f64 %0, d; }": lambda a, b: a,
     "neg.f32 %0, %1": lambda a, b: -a,
     "abs.f32 %0, %2": lambda a, b: np.abs(b),
     "min.f32 %0, %1, %2": np.minimum,

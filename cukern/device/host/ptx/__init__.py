@@ -17,8 +17,15 @@ from ....text.line_directives import directive
 from ....text.render import prelude
 from .table import CXX, HALF, MAPS, ROWS, Row
 
-_ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b\s*(?:(?:volatile|__volatile__|__volatile)\b)?\s*\(")
-_STRING = re.compile(r'"((?:\\.|[^"\\\n])*)"')
+#: Strings, also raw ones; and these, comments and characters, in which nothing is looked for.
+_STRING = re.compile(r'\bR"(?P<mark>[^()\\\s]*)\((?P<raw>(?s:.*?))\)(?P=mark)"|"(?P<text>(?:\\.|[^"\\\n])*)"')
+_COMMENT = r"//(?:[^\n\\]|\\\n?)*|(?s:/\*.*?\*/)"
+_PASSED = rf"{_COMMENT}|{_STRING.pattern}|(?<!\w)'(?:\\.|[^'\\\n])+'"
+_ASM = re.compile(
+    rf"{_PASSED}|(?P<asm>\b(?:asm|__asm__|__asm)\b\s*(?:(?:volatile|__volatile__|__volatile)\b)?\s*\()"
+)
+_TOKEN = re.compile(rf"{_PASSED}|::|.", re.DOTALL)
+_BRACKET = re.compile(rf"{_PASSED}|[()]")
 _LINE = re.compile(r'^#line (\d+) "(.*)"$', re.MULTILINE)
 #: The types of operands, by their letters.
 _CONSTRAINTS = {
@@ -109,8 +116,12 @@ class _Statement:
             return f"!{self.value(operand[1:])}"
         if operand == "_":
             return "cukern_dropped"
+        if re.fullmatch(r"%(?:\d+|\[\w+\])", operand):
+            if (known := self.named(operand)) is None:
+                raise self.refused(operand, "is no operand of this statement")
+            return known
         if operand.startswith("%"):
-            return self.named(operand[1:].strip("[]")) or self.special(operand)
+            return self.named(operand) or self.special(operand)
         if match := re.fullmatch(r"0[fF]([0-9a-fA-F]{8})", operand):
             return f"__int_as_float(0x{match[1]})"
         if match := re.fullmatch(r"0[dD]([0-9a-fA-F]{16})", operand):
@@ -137,7 +148,7 @@ class _Statement:
 def parts(text: str, mark: str) -> list[str]:
     """A text divided at a mark outside strings and brackets."""
     found, depth = [""], 0
-    for piece in re.findall(r'"(?:\\.|[^"\\])*"|::|.', text, re.DOTALL):
+    for piece in (match[0] for match in _TOKEN.finditer(text)):
         depth += (piece in "([{") - (piece in ")}]") if len(piece) == 1 else 0
         if piece == mark and depth == 0:
             found.append("")
@@ -148,10 +159,16 @@ def parts(text: str, mark: str) -> list[str]:
     return found
 
 
+def _written(string: re.Match[str]) -> str:
+    """The text that a string stands for."""
+    plain = (string["text"] or "").replace("\\n", "\n").replace("\\t", " ").replace("\\r", " ")
+    return string["raw"] or plain.replace('\\"', '"')
+
+
 def _inside(text: str) -> str:
     """A text up to the bracket that closes one before it."""
     depth = 1
-    for match in re.finditer(r'"(?:\\.|[^"\\])*"|[()]', text):
+    for match in _BRACKET.finditer(text):
         depth += (match[0] == "(") - (match[0] == ")")
         if depth == 0:
             return text[: match.start()]
@@ -171,7 +188,8 @@ def _carried(opcode: str, operands: list[str], statement: _Statement) -> str:
     wide = "unsigned __int128" if kind.endswith("64") else "unsigned long long"
     d, *rest = (statement.value(one) for one in operands)
     if base == "mad":
-        product = f"({wide}){rest[0]} * {rest[1]}"
+        x, y = (f"({wide})cukern::in<{CXX[kind]}>({one})" for one in rest[:2])
+        product = f"{x} * {y}"
         part = f"({product} >> {kind[1:]})" if "hi" in words else f"({CXX[kind]})({product})"
         rest = [part, rest[2]]
     carry = " cukern_carry" if uses else " 0"
@@ -190,7 +208,10 @@ def _moved(opcode: str, operands: list[str], statement: _Statement) -> str:
     if source.startswith("{"):
         pieces = [statement.value(one) for one in parts(source.strip("{} "), ",")]
         step, whole = size // len(pieces), CXX.get(kind, "unsigned")
-        value = " | ".join(f"({whole})cukern::bits_of({one}) << {i * step}" for i, one in enumerate(pieces))
+        part = CXX.get(f"b{step}", "unsigned")
+        value = " | ".join(
+            f"({whole})cukern::in<{part}>({one}) << {i * step}" for i, one in enumerate(pieces)
+        )
         return f"cukern::out({statement.value(to)}, ({whole})({value}));"
     if to.startswith("{"):
         pieces = [statement.value(one) for one in parts(to.strip("{} "), ",")]
@@ -281,6 +302,8 @@ def _filled(row: Row, groups: dict[str, str], opcode: str, operands: list[str], 
         if mapped == "tile":  # the map, and the place of a tile
             address, _, place = given[int(name)].strip("[] ").partition(",")
             return f"(const void*)(size_t){statement.value(address)}, {statement.value(place)}"
+        if mapped and name.isdigit():  # as a value of a type
+            return f"cukern::in<{CXX[groups.get(mapped, mapped)]}>({operand(int(name))})"
         if mapped == "given":
             return "true" if groups[name] else "false"
         if name:
@@ -332,13 +355,16 @@ def _operands(text: str, first: int, statement: _Statement, outputs: bool) -> li
             raise statement.refused(one.strip(), "is no operand of a kind that the host knows")
         kind, variable = _CONSTRAINTS[match[3]], f"cukern_{match[3]}{first + i}"
         expression = one[match.end() - 1 :].strip()
-        statement.names[0][str(first + i)] = variable
+        statement.names[0][f"%{first + i}"] = variable
         if match[1]:
-            statement.names[0][match[1]] = variable
+            statement.names[0][f"%[{match[1]}]"] = variable
         if outputs and statement.in_place:
             statement.declared.append(f"auto& {variable} = {expression};")
             given_back.append("")
             continue
+        if outputs and not re.fullmatch(r"\(\s*\w+\s*\)", expression):  # such as *p++, evaluated once
+            statement.declared.append(f"auto&& {variable}_place = {expression};")
+            expression = f"({variable}_place)"
         reads = not outputs or "+" in match[2]
         statement.declared.append(f"{kind} {variable} = {f'({kind}){expression}' if reads else '0'};")
         if outputs:
@@ -351,7 +377,7 @@ def _declare(kind: str, names: str, statement: _Statement) -> None:
     for name, count in re.findall(r"([%$\w]+)\s*(?:<(\d+)>)?", names):
         for one in [f"{name}{i}" for i in range(int(count))] if count else [name]:
             variable = f"cukern_reg{len(statement.declared)}_{one.lstrip('%$')}"
-            statement.names[-1][one.lstrip("%")] = variable
+            statement.names[-1][one] = variable
             statement.declared.append(f"{CXX[kind]} {variable} = {{}};")
 
 
@@ -381,10 +407,12 @@ def _instructions(code: str, statement: _Statement) -> None:
 def _block(inside: str, where: str) -> tuple[str, dict[str, None]]:
     """The block of C++ that does what an ``asm`` statement says, and the headers that it needs."""
     statement = _Statement(where)
-    template, *sections = parts(inside.replace("\\\n", " "), ":")
+    # Without comments, and with the lines of a macro in one.
+    inside = _ASM.sub(lambda match: " " if match[0][:2] in ("//", "/*") else match[0], inside)
+    template, *sections = parts(inside.replace("\\\n", ""), ":")
     if unread := _STRING.sub(" ", template).strip():
         raise statement.refused(unread, "is no string, of which the text of an asm statement is made")
-    code = "".join(_STRING.findall(template)).replace("\\n", "\n").replace("\\t", " ").replace("\\r", " ")
+    code = "".join(_written(match) for match in _STRING.finditer(template))
     code = re.sub(r"//[^\n]*|(?s:/\*.*?\*/)", " ", code.replace("%%", "%")).replace("%=", "0")
     code = re.sub(r"%([{}|])", r"\1", code).replace("\n", " ")
     outputs, inputs = ([*sections, "", ""])[:2]
@@ -413,7 +441,7 @@ class _Asm:
 
 def _statements(text: str) -> Iterator[_Asm]:
     marks = list(_LINE.finditer(text))
-    for match in _ASM.finditer(text):
+    for match in (one for one in _ASM.finditer(text) if one["asm"]):
         before = [mark for mark in marks if mark.start() < match.start()]
         if not before or before[-1][2].startswith("prelude/"):
             continue

@@ -8,6 +8,8 @@ group ``(?P<name>...)`` binds its name. In a text
 * ``$0``, ``$1``, ... are operands: registers and numbers, of ``{a, b}`` all of them, of ``[address]`` the address;
 * ``$a``, ``$b``, ``$c`` are the second, third and fourth operand as values of the type ``t``, and ``$A``, ``$B``,
   ``$C`` of the unsigned type of its width, which wraps around;
+* ``${1:f32}`` is operand 1 as a value of a type, or of the type that a group has bound: bits, unless both are integers
+  or both floats, as a register of 32 bits may hold either;
 * ``$q`` is the register after ``|`` in the first operand;
 * ``$t`` and ``$u`` are the C++ types of ``t`` and of its unsigned partner; ``${name}`` is what a group has matched,
   ``${name:map}`` what :data:`MAPS` makes of it, and ``${,3}`` a comma and operand 3, if there is one;
@@ -66,6 +68,7 @@ MAPS = {
         "rpi": "ru",
     },
     "number": {"s32": "int", "u32": "uint", "s64": "ll", "u64": "ull", "f32": "float", "f64": "double"},
+    "mul24": {"s32": "mul24", "u32": "umul24"},
     "whole": {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"},
     "wider": {"u16": "unsigned", "s16": "int", "u32": "unsigned long long", "s32": "long long"},
     "long": {"u32": "unsigned long long", "s32": "long long", "u64": "unsigned __int128", "s64": "__int128"}
@@ -138,6 +141,14 @@ _FTZ = r"(?:.ftz)?"
 _NEAR = rf"(?:.rn)?{_FTZ}"
 _COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _UNSIGNED = {"lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
+#: Of floats all but those with a u, and ``nan``, are false of NaN.
+_COMPARISONS = {
+    **{name: f"($a {op} $b)" for name, op in {**_COMPARED, **_UNSIGNED}.items()},
+    "ne": "($a < $b || $a > $b)",
+    **{f"{name}u": f"($a != $a || $b != $b || $a {op} $b)" for name, op in _COMPARED.items()},
+    "nan": "($a != $a || $b != $b)",
+    "num": "($a == $a && $b == $b)",
+}
 
 _ARITHMETIC = [
     *(
@@ -145,31 +156,30 @@ _ARITHMETIC = [
         for name, op in (("add", "+"), ("sub", "-"), ("mul", "*"), ("div", "/"))
     ),
     *(
-        _row(rf"{name}{_NEAR}.sat.f32", f"__saturatef((float)$1 {op} (float)$2)")
+        _row(rf"{name}{_NEAR}.sat.f32", f"__saturatef(${{1:f32}} {op} ${{2:f32}})")
         for name, op in (("add", "+"), ("sub", "-"), ("mul", "*"))
     ),
     _row(
         rf"(?P<op>add|sub|mul).(?P<r>r[zmp]){_FTZ}.f32",
-        "__f${op}_${r:fn}(cukern::in<float>($1), cukern::in<float>($2))",
+        "__f${op}_${r:fn}(${1:f32}, ${2:f32})",
     ),
-    _row(r"(?P<op>add|sub|mul).(?P<r>r[zmp]).f64", "__d${op}_${r:fn}($1, $2)"),
+    _row(r"(?P<op>add|sub|mul).(?P<r>r[zmp]).f64", "__d${op}_${r:fn}(${1:f64}, ${2:f64})"),
     _row("add.<i>", "$A + $B"),
     _row("sub.<i>", "$A - $B"),
-    _row("(?:mul.lo|mul24.lo).<i>", "$A * $B"),
-    _row("mad(?:24)?.lo.<i>", "$A * $B + $C"),
+    _row("mul.lo.<i>", "$A * $B"),
+    _row("mul24.lo.(?P<t>[su]32)", "__${t:mul24}($a, $b)"),
+    _row("mad.lo.<i>", "$A * $B + $C"),
+    _row("mad24.lo.(?P<t>[su]32)", "(unsigned)__${t:mul24}($a, $b) + $C"),
     _row("mul.hi.<i>", "($t)((${t:long})$a * $b >> 8 * sizeof($t))"),
     _row("mad.hi.<i>", "($u)((${t:long})$a * $b >> 8 * sizeof($t)) + $C"),
     _row("mul.wide.<i>", "=(${t:wider})$a * (${t:wider})$b"),
     _row("mad.wide.<i>", "=(${t:unsigned_wider})((${t:wider})$a * (${t:wider})$b) + (${t:unsigned_wider})$3"),
     _row("div.<i>", "$a / $b"),
     _row("rem.<i>", "$a % $b"),
-    _row(
-        rf"(?:fma|mad){_NEAR}.f32",
-        "fmaf(cukern::in<float>($1), cukern::in<float>($2), cukern::in<float>($3))",
-    ),
-    _row("(?:fma|mad)(?:.rn)?.f64", "fma($1, $2, $3)"),
-    _row(rf"fma{_NEAR}.sat.f32", "__saturatef(fmaf($1, $2, $3))"),
-    _row(rf"fma.(?P<r>r[zmp]){_FTZ}.f32", "__fmaf_${r:fn}($1, $2, $3)"),
+    _row(rf"(?:fma|mad){_NEAR}.f32", "fmaf(${1:f32}, ${2:f32}, ${3:f32})"),
+    _row("(?:fma|mad)(?:.rn)?.f64", "fma(${1:f64}, ${2:f64}, ${3:f64})"),
+    _row(rf"fma{_NEAR}.sat.f32", "__saturatef(fmaf(${1:f32}, ${2:f32}, ${3:f32}))"),
+    _row(rf"fma.(?P<r>r[zmp]){_FTZ}.f32", "__fmaf_${r:fn}(${1:f32}, ${2:f32}, ${3:f32})"),
     _row(rf"fma{_NEAR}.(?P<t>b?f16)", "__hfma($a, $b, $c)"),
     _row(rf"fma{_NEAR}.(?P<t>b?f16x2)", "__hfma2($a, $b, $c)"),
     _row(rf"fma{_NEAR}.(?P<s>sat|relu).(?P<t>b?f16)", "__hfma_${s}($a, $b, $c)"),
@@ -178,7 +188,7 @@ _ARITHMETIC = [
     _row("max.<i>", "$a > $b ? $a : $b"),
     _row("(?P<op>min|max).(?P<t>[su]16x2)", "cukern::${op}_of_pairs($a, $b)"),
     _row(rf"(?P<op>min|max){_FTZ}.<f>", "f${op}($a, $b)"),
-    _row(rf"(?P<op>min|max){_FTZ}.NaN.f32", "$1 != $1 ? $1 : $2 != $2 ? $2 : f${op}($1, $2)"),
+    _row(rf"(?P<op>min|max){_FTZ}.NaN.(?P<t>f32)", "$a != $a ? $a : $b != $b ? $b : f${op}($a, $b)"),
     _row(rf"(?P<op>min|max){_FTZ}.(?P<t>b?f16)", "__h${op}($a, $b)"),
     _row(rf"(?P<op>min|max){_FTZ}.NaN.(?P<t>b?f16)", "__h${op}_nan($a, $b)"),
     _row(rf"(?P<op>min|max){_FTZ}.(?P<t>b?f16x2)", "__h${op}2($a, $b)"),
@@ -192,9 +202,9 @@ _ARITHMETIC = [
     _row(rf"rcp(?:.approx|.rn){_FTZ}.<f>", "1 / $a"),
     _row(rf"sqrt(?:.approx|.rn){_FTZ}.<f>", "sqrt($a)"),
     _row(rf"rsqrt.approx{_FTZ}.<f>", "rsqrt($a)"),
-    _row(rf"ex2.approx{_FTZ}.f32", "exp2(cukern::in<float>($1))"),
-    _row(rf"lg2.approx{_FTZ}.f32", "log2(cukern::in<float>($1))"),
-    _row(rf"(?P<op>sin|cos|tanh).approx{_FTZ}.f32", "${op}(cukern::in<float>($1))"),
+    _row(rf"ex2.approx{_FTZ}.f32", "exp2(${1:f32})"),
+    _row(rf"lg2.approx{_FTZ}.f32", "log2(${1:f32})"),
+    _row(rf"(?P<op>sin|cos|tanh).approx{_FTZ}.f32", "${op}(${1:f32})"),
     _row(rf"ex2.approx{_FTZ}.(?P<t>b?f16)", "hexp2($a)"),
     _row(rf"ex2.approx{_FTZ}.(?P<t>b?f16x2)", "h2exp2($a)"),
     _row("tanh.approx.(?P<t>b?f16)", "htanh($a)"),
@@ -209,109 +219,112 @@ _BITS = [
     _row("cnot.<b>", "$a == 0"),
     _row("shl.<b>", "(unsigned)$2 < 8 * sizeof($t) ? $a << $2 : 0"),
     _row("shr.<w>", "(unsigned)$2 < 8 * sizeof($t) ? $a >> $2 : ($t)($a < 0 ? -1 : 0)"),
-    _row("popc.b32", "__popc($1)"),
-    _row("popc.b64", "__popcll($1)"),
-    _row("clz.b32", "__clz($1)"),
-    _row("clz.b64", "__clzll($1)"),
-    _row("brev.b32", "__brev($1)"),
-    _row("brev.b64", "__brevll($1)"),
+    _row("popc.b32", "__popc(${1:b32})"),
+    _row("popc.b64", "__popcll(${1:b64})"),
+    _row("clz.b32", "__clz(${1:b32})"),
+    _row("clz.b64", "__clzll(${1:b64})"),
+    _row("brev.b32", "__brev(${1:b32})"),
+    _row("brev.b64", "__brevll(${1:b64})"),
     _row("bfind.<i>", "=cukern::highest_bit($a)"),
     _row("bfind.shiftamt.<i>", "=cukern::shift_to_highest_bit($a)"),
     _row("fns.b32", "__fns($1, $2, $3)"),
-    _row("lop3.b32", "cukern::lop3($1, $2, $3, $4)"),
-    _row("prmt.b32", "__byte_perm($1, $2, $3)"),
+    _row("lop3.b32", "cukern::lop3(${1:b32}, ${2:b32}, ${3:b32}, $4)"),
+    _row("prmt.b32", "__byte_perm(${1:b32}, ${2:b32}, ${3:b32})"),
     _row(
         "prmt.b32.(?P<mode>f4e|b4e|rc8|ecl|ecr|rc16)",
-        "cukern::permuted_by(cukern::permute_${mode}, $1, $2, $3)",
+        "cukern::permuted_by(cukern::permute_${mode}, ${1:b32}, ${2:b32}, ${3:b32})",
     ),
-    _row("shf.(?P<op>[lr]).wrap.b32", "__funnelshift_${op}($1, $2, $3)"),
-    _row("shf.(?P<op>[lr]).clamp.b32", "__funnelshift_${op}c($1, $2, $3)"),
-    _row("bfe.<i>", "cukern::bit_field<$t>($1, $2, $3)"),
-    _row("bfi.(?P<t>b32|b64)", "cukern::with_bit_field<$t>($1, $2, $3, $4)"),
-    _row("bmsk.clamp.b32", "cukern::with_bit_field<unsigned>(~0u, 0, $1, $2)"),
+    _row("shf.(?P<op>[lr]).wrap.b32", "__funnelshift_${op}(${1:b32}, ${2:b32}, ${3:b32})"),
+    _row("shf.(?P<op>[lr]).clamp.b32", "__funnelshift_${op}c(${1:b32}, ${2:b32}, ${3:b32})"),
+    _row("bfe.<i>", "cukern::bit_field<$t>($a, $2, $3)"),
+    _row("bfi.(?P<t>b32|b64)", "cukern::with_bit_field<$t>($a, $b, $3, $4)"),
+    _row(
+        "bmsk.clamp.b32", "cukern::with_bit_field<unsigned>(~0u, 0, min(${1:u32}, 32u), min(${2:u32}, 32u))"
+    ),
     _row("dp4a.(?P<t>[su]32).(?P=t)", "__dp4a($a, $b, $c)"),
-    _row("dp2a.(?P<op>lo|hi).(?P<t>[su]32).(?P=t)", "cukern::dot_of_two<$t>($1, $2, $3, ${op:half})"),
+    _row(
+        "dp2a.(?P<op>lo|hi).(?P<t>[su]32).(?P=t)",
+        "cukern::dot_of_two<$t>(${1:b32}, ${2:b32}, ${3:b32}, ${op:half})",
+    ),
 ]
 _CHOICES = [
     *(
-        _row(rf"setp.{name}{_FTZ}.(?P<t>[bus](?:16|32|64)|f32|f64|b?f16)", f"$q = !($0 = $a {op} $b);", ())
-        for name, op in {**_COMPARED, **_UNSIGNED}.items()
-        if name != "ne"
+        _row(rf"setp.{name}{_FTZ}.(?P<t>[bus](?:16|32|64)|f32|f64|b?f16)", f"$q = !($0 = {op});")
+        for name, op in _COMPARISONS.items()
     ),
-    _row(rf"setp.ne{_FTZ}.(?P<t>[bus](?:16|32|64)|f32|f64|b?f16)", "$q = !($0 = $a < $b || $a > $b);"),
-    *(
-        _row(rf"setp.{name}u{_FTZ}.(?P<t>f32|f64|b?f16)", f"$q = !($0 = $a != $a || $b != $b || $a {op} $b);")
-        for name, op in _COMPARED.items()
-    ),
-    _row(rf"setp.nan{_FTZ}.(?P<t>f32|f64|b?f16)", "$q = !($0 = $a != $a || $b != $b);"),
-    _row(rf"setp.num{_FTZ}.(?P<t>f32|f64|b?f16)", "$q = !($0 = $a == $a && $b == $b);"),
     *(
         _row(
             rf"setp.{name}.{join}{_FTZ}.(?P<t>[bus](?:16|32|64)|f32|f64)",
-            f"{{ const bool cukern_t = $a {op} $b, cukern_p = $3; "
+            f"{{ const bool cukern_t = {op}, cukern_p = $3; "
             f"$0 = cukern_t {how} cukern_p; $q = !cukern_t {how} cukern_p; }}",
         )
-        for name, op in {**_COMPARED, **_UNSIGNED}.items()
+        for name, op in _COMPARISONS.items()
         for join, how in (("and", "&"), ("or", "|"), ("xor", "^"))
     ),
     *(
-        _row(rf"set.{name}{_FTZ}.[us]32.(?P<t>[bus](?:16|32|64)|f32|f64)", f"=$a {op} $b ? ~0u : 0u")
-        for name, op in _COMPARED.items()
+        _row(rf"set.{name}{_FTZ}.[us]32.(?P<t>[bus](?:16|32|64)|f32|f64)", f"={op} ? ~0u : 0u")
+        for name, op in _COMPARISONS.items()
     ),
     _row("selp.(?P<t>[bus](?:16|32|64)|f32|f64)", "$3 ? $a : $b"),
-    _row("slct.(?P<t>[bus](?:16|32|64)|f32|f64).s32", "(int)$3 >= 0 ? $a : $b"),
-    _row(rf"slct{_FTZ}.(?P<t>[bus](?:16|32|64)|f32|f64).f32", "$3 >= 0 ? $a : $b"),
+    _row("slct.(?P<t>[bus](?:16|32|64)|f32|f64).s32", "${3:s32} >= 0 ? $a : $b"),
+    _row(rf"slct{_FTZ}.(?P<t>[bus](?:16|32|64)|f32|f64).f32", "${3:f32} >= 0 ? $a : $b"),
 ]
 _WHOLE = "s8|u8|s16|u16|s32|u32|s64|u64"
 _CONVERSIONS = [
-    _row(rf"cvt.(?P<t>{_WHOLE}).(?P<s>{_WHOLE}|b32)", "($t)cukern::in<${s:cxx}>($1)"),
-    _row(rf"cvt.sat.(?P<t>{_WHOLE}).(?P<s>{_WHOLE})", "cukern::saturated<$t>(cukern::in<${s:cxx}>($1))"),
+    _row(rf"cvt.(?P<t>{_WHOLE}).(?P<s>{_WHOLE}|b32)", "($t)${1:s}"),
+    _row(rf"cvt.sat.(?P<t>{_WHOLE}).(?P<s>{_WHOLE})", "cukern::saturated<$t>(${1:s})"),
     _row(
         rf"cvt.(?P<r>r[nzmp]i){_FTZ}(?:.sat)?.(?P<t>[su](?:32|64)).(?P<s>f32|f64)",
-        "__${s:number}2${t:number}_${r:fn}(cukern::in<${s:cxx}>($1))",
+        "__${s:number}2${t:number}_${r:fn}(${1:s})",
     ),
     _row(
         rf"cvt.(?P<r>r[nzmp]i){_FTZ}(?:.sat)?.(?P<t>[su](?:8|16)).(?P<s>f32|f64)",
-        "cukern::saturated<$t>(__${s:number}2ll_${r:fn}(cukern::in<${s:cxx}>($1)))",
+        "cukern::saturated<$t>(__${s:number}2int_${r:fn}(${1:s}))",
     ),
     _row(
-        r"cvt.(?P<r>r[nzmp]i).(?P<t>[su](?:8|16|32|64)).(?P<s>b?f16)",
-        "cukern::saturated<$t>(__float2ll_${r:fn}((float)cukern::in<${s:cxx}>($1)))",
+        r"cvt.(?P<r>r[nzmp]i).(?P<t>[su](?:32|64)).(?P<s>b?f16)",
+        "__float2${t:number}_${r:fn}((float)${1:s})",
+    ),
+    _row(
+        r"cvt.(?P<r>r[nzmp]i).(?P<t>[su](?:8|16)).(?P<s>b?f16)",
+        "cukern::saturated<$t>(__float2int_${r:fn}((float)${1:s}))",
     ),
     _row(rf"cvt.(?P<r>r[nzmp]i){_FTZ}.(?P<t>f32|f64).(?P=t)", "${r:whole}($a)"),
-    _row(rf"cvt{_NEAR}.(?P<t>f32|f64).(?P<s>{_WHOLE})", "($t)cukern::in<${s:cxx}>($1)"),
-    _row(r"cvt.(?P<r>r[zmp]).f32.(?P<s>[su](?:32|64))", "__${s:number}2float_${r:fn}($1)"),
-    _row(rf"cvt.sat{_FTZ}.f32.f32", "__saturatef($1)"),
-    _row(rf"cvt{_FTZ}.(?:f32.f32|f64.f64|f64.f32)", "$1"),
-    _row(rf"cvt.rn{_FTZ}.f32.f64", "(float)$1"),
-    _row(rf"cvt.(?P<r>r[zmp]){_FTZ}.f32.f64", "__double2float_${r:fn}($1)"),
-    _row(rf"cvt{_FTZ}.(?P<t>f32|f64).(?P<s>b?f16)", "($t)(float)cukern::in<${s:cxx}>($1)"),
-    _row(rf"cvt.rn{_FTZ}.(?P<t>b?f16).(?P<s>f32|f64)", "$t(cukern::in<${s:cxx}>($1))"),
-    _row(rf"cvt.rn.(?P<t>b?f16).(?P<s>{_WHOLE})", "$t(cukern::in<${s:cxx}>($1))"),
-    _row(rf"cvt.rz{_FTZ}.(?P<t>b?f16).f32", "cukern::small_directed<$t>($1, 0)"),
-    _row(rf"cvt.rn{_FTZ}.relu.(?P<t>b?f16).f32", "cukern::relu($t(cukern::in<float>($1)))"),
-    _row(rf"cvt.rn{_FTZ}.(?P<t>b?f16x2).f32", "$t($2, $1)"),
+    _row(rf"cvt{_NEAR}.(?P<t>f32|f64).(?P<s>{_WHOLE})", "($t)${1:s}"),
+    _row(r"cvt.(?P<r>r[zmp]).f32.(?P<s>[su](?:32|64))", "__${s:number}2float_${r:fn}(${1:s})"),
+    _row(rf"cvt.sat{_FTZ}.f32.f32", "__saturatef(${1:f32})"),
+    _row(rf"cvt{_FTZ}.(?P<t>f32|f64).(?P<s>f32|(?<=f64.)f64)", "${1:s}"),
+    _row(rf"cvt.rn{_FTZ}.f32.f64", "(float)${1:f64}"),
+    _row(rf"cvt.(?P<r>r[zmp]){_FTZ}.f32.f64", "__double2float_${r:fn}(${1:f64})"),
+    _row(rf"cvt{_FTZ}.(?P<t>f32|f64).(?P<s>b?f16)", "($t)(float)${1:s}"),
+    _row(rf"cvt.rn{_FTZ}.(?P<t>b?f16).(?P<s>f32|f64)", "$t(${1:s})"),
+    _row(rf"cvt.rn.(?P<t>b?f16).(?P<s>{_WHOLE})", "$t(${1:s})"),
+    _row(rf"cvt.rz{_FTZ}.(?P<t>b?f16).f32", "cukern::small_directed<$t>(${1:f32}, 0)"),
+    _row(rf"cvt.rn{_FTZ}.relu.(?P<t>b?f16).f32", "cukern::relu($t(${1:f32}))"),
+    _row(rf"cvt.rn{_FTZ}.(?P<t>b?f16x2).f32", "$t(${2:f32}, ${1:f32})"),
     _row(
         rf"cvt.rz{_FTZ}.(?P<t>b?f16)x2.f32",
-        "=cukern::pair_of(cukern::small_directed<$t>($2, 0), cukern::small_directed<$t>($1, 0))",
+        "=cukern::pair_of(cukern::small_directed<$t>(${2:f32}, 0), cukern::small_directed<$t>(${1:f32}, 0))",
     ),
     _row(
         rf"cvt.rn{_FTZ}.relu.(?P<t>b?f16)x2.f32",
-        "=cukern::pair_of(cukern::relu($t($2)), cukern::relu($t($1)))",
+        "=cukern::pair_of(cukern::relu($t(${2:f32})), cukern::relu($t(${1:f32})))",
     ),
-    _row("cvt.(?P<r>rna|rn|rz).tf32.f32", "cukern::tf32_bits($1, ${r:round})"),
-    _row("cvt.(?P<r>rna|rn|rz)(?:.satfinite).tf32.f32", "cukern::tf32_bits($1, ${r:round})"),
+    _row(
+        "cvt.(?P<r>rna|rn|rz)(?P<sat>.satfinite|).tf32.f32",
+        "cukern::tf32_bits(${1:f32}, ${r:round}, ${sat:given})",
+    ),
     _row(
         "cvt.rn.satfinite(?P<relu>.relu|).(?P<k>e4m3|e5m2)x2.f32",
-        "cukern::to_fp8_pair<__NV_${k:upper}>($1, $2)",
+        "cukern::to_fp8_pair<__NV_${k:upper}>(${1:f32}, ${2:f32}, ${relu:given})",
         FP8,
     ),
     _row(
-        "cvt.rn.satfinite.(?P<k>e4m3|e5m2)x2.f16x2",
-        "cukern::to_fp8_pair<__NV_${k:upper}>(cukern::in<__half2>($1))",
+        "cvt.rn.satfinite(?P<relu>.relu|).(?P<k>e4m3|e5m2)x2.f16x2",
+        "cukern::to_fp8_pair<__NV_${k:upper}>(${1:f16x2}, ${relu:given})",
         FP8,
     ),
-    _row("cvt.rn.f16x2.(?P<k>e4m3|e5m2)x2", "cukern::from_fp8_pair<__NV_${k:upper}>($1)", FP8),
+    _row("cvt.rn.f16x2.(?P<k>e4m3|e5m2)x2", "cukern::from_fp8_pair<__NV_${k:upper}>(${1:b16})", FP8),
     _row("cvt.pack.sat.(?P<t>[su](?:8|16)).s32(?P<c>|.b32)", "=cukern::packed<$t>($1, $2${,3})"),
     _row("cvta(?:.to)?.(?:global|local|const|param).u(?:32|64)", "$1"),
     _row("cvta.to.shared(?:::cta|::cluster)?.u(?:32|64)", "$1"),
@@ -377,7 +390,7 @@ _MEETINGS = [
     _row("bar.sync.aligned", "cukern::meet($0${,1});", ROLES, True),
     _row("bar.arrive|barrier(?:.cta)?.arrive(?:.aligned)?", "barrier_arrive($0, $1);", ROLES, True),
     _row("bar.warp.sync", "__syncwarp($0);", waits=True),
-    _row("(?:bar|barrier)(?:.cta)?.red.popc(?:.aligned)?.u32", "=__syncthreads_count($2)", waits=True),
+    _row("(?:bar|barrier)(?:.cta)?.red.popc(?:.aligned)?.u32", "=cukern::count_at($1, $2${,3})", ROLES, True),
     _row("trap", "__trap();"),
     _row("nanosleep.u32", "__nanosleep($0);", waits=True),
     _row("activemask.b32", "__activemask()", waits=True),
@@ -395,7 +408,7 @@ _MEETINGS = [
     ),
     _row(
         "shfl.sync.(?P<op>idx|up|down|bfly).b32",
-        "$q = cukern::shuffled(cukern::${op:shuffle}, $0, $1, $2, $3, $4);",
+        "$q = cukern::shuffled(cukern::${op:shuffle}, $0, ${1:b32}, $2, $3, $4);",
         WARP,
         True,
     ),
@@ -432,7 +445,7 @@ _TENSOR = [
             ("stmatrix", "true", "unsigned cukern_t[] = {$1};", ""),
         )
     ),
-    _row("movmatrix.sync.aligned.m8n8.trans.b16", "cukern::transposed_matrix($1)", MMA, True),
+    _row("movmatrix.sync.aligned.m8n8.trans.b16", "cukern::transposed_matrix(${1:b32})", MMA, True),
 ]
 _ASYNC = [
     _row(

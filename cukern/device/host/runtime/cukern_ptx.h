@@ -192,10 +192,13 @@ inline unsigned packed(int high, int low, unsigned rest = 0) {
     return bits == 8 ? rest << 16 | pair : pair;
 }
 // A float as tf32: to nearest even, to zero, or to nearest and away from zero in the middle.
-inline unsigned tf32_bits(float x, int rounding) {
-    const unsigned word = bits_of(x);
-    if ((word & 0x7f800000) == 0x7f800000) return word;
-    return (word + (rounding == 0 ? 0xfff + (word >> 13 & 1) : rounding == 2 ? 0x1000 : 0)) & ~0x1fffu;
+inline unsigned tf32_bits(float x, int rounding, bool is_finite) {
+    const unsigned word = bits_of(x), most = 0x7f7fe000;
+    if (x != x) return word;
+    const bool is_infinite = (word << 1) == 0xff000000;
+    const unsigned near =
+        is_infinite ? word : (word + (rounding == 0 ? 0xfff + (word >> 13 & 1) : rounding == 2 ? 0x1000 : 0)) & ~0x1fffu;
+    return is_finite && (near & 0x7fffffff) > most ? (word & 0x80000000) | most : near;
 }
 template <class T>
 inline T relu(T x) { return x != x || x > T(0.0f) ? x : T(0.0f); }
@@ -204,7 +207,7 @@ template <class T> inline bool is_finite(T x) { return __builtin_isfinite(x); }
 template <class T> inline bool is_infinite(T x) { return __builtin_isinf(x); }
 template <class T> inline bool is_notanumber(T x) { return x != x; }
 template <class T> inline bool is_number(T x) { return x == x; }
-template <class T> inline bool is_normal(T x) { return __builtin_isnormal(x); }
+template <class T> inline bool is_normal(T x) { return x == 0 || __builtin_isnormal(x); }
 template <class T> inline bool is_subnormal(T x) { return x != 0 && __builtin_isfinite(x) && !__builtin_isnormal(x); }
 }  // namespace cukern
 

@@ -7,13 +7,14 @@ template <class To>
 inline __attribute__((always_inline)) bool shuffled(
     Collective what, To& to, unsigned value, unsigned argument, unsigned limits, unsigned mask, CUKERN_HERE) {
     const unsigned width = 32 - (limits >> 8 & 31), lane = thread_rank() & 31, within = lane & (width - 1);
+    argument &= 31;
     if ((limits & 31) != (what == warp_shuffle_up ? 0 : 31) || width & (width - 1))
         fault("inline PTX: shfl with limits that CUDA's functions do not give", file, line);
     out(to, shuffle(what, mask, value, (int)argument, (int)width, file, line));
     switch (what) {
         case warp_shuffle_up: return argument <= within;
         case warp_shuffle_down: return within + argument < width;
-        case warp_shuffle_xor: return (within ^ argument) < width;
+        case warp_shuffle_xor: return (lane ^ argument) <= (lane | (width - 1));
         default: return true;
     }
 }

@@ -60,7 +60,7 @@ def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
     held: list[str] = []
     for number, line in enumerate(text.split("\n"), 1):
         held.append(line)
-        if not line.rstrip("\r").endswith("\\"):
+        if not line.endswith("\\"):
             yield number, "\n".join(held)
             held = []
     if held:

@@ -45,7 +45,7 @@ def _makers(text: str) -> tuple[dict[str, tuple[list[str], str]], set[str]]:
         for name, names, value in _DEFINE.findall(text)
     }
     found = {name: one for name, one in found.items() if "..." not in one[0]}
-    makers = {"__global__"}
+    makers = {"__global__", "__device__"}
     for _ in range(4):
         makers |= {name for name, (_, value) in found.items() if makers & set(re.findall(r"\w+", value))}
     return found, makers & found.keys()

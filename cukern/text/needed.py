@@ -251,6 +251,34 @@ def _host_members(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_
             stack.extend(one.named_children)
 
 
+def _class_name(members: tree_sitter.Node) -> str:
+    named = None if members.parent is None else members.parent.child_by_field_name("name")
+    return re.sub(r"<.*", "", text_of(named), flags=re.DOTALL)
+
+
+def _constructors(members: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
+    """The constructors among the members of a class."""
+    for member in members.named_children:
+        inner = member.named_children[-1] if member.type == "template_declaration" else member
+        declarator = inner.child_by_field_name("declarator")
+        is_untyped = _is_function(inner) and not inner.child_by_field_name("type")
+        if is_untyped and text_of(declarator).partition("(")[0].strip() == _class_name(members):
+            yield member
+
+
+def _instead(left_out: list[tree_sitter.Node]) -> Iterator[tuple[int, int, bytes]]:
+    """The ranges of what is left out, and what stands there: of a class that loses all constructors, a deleted one, as
+    without any it would be made by none, of values that nobody has set.
+    """
+    ids = {node.id for node in left_out}
+    for node in left_out:
+        made = [] if node.parent is None else list(_constructors(node.parent))
+        text = ""
+        if node.parent and made and made[0].id == node.id and ids.issuperset(one.id for one in made):
+            text = f"explicit {_class_name(node.parent)}() = delete;"
+        yield node.start_byte, node.end_byte, text.encode()
+
+
 def _left_out(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_sitter.Node]:
     """The parts of a needed declaration that are not needed; also ``static``, which would hide a variable's symbol."""
     yield from _host_members(node, annotated)
@@ -342,16 +370,18 @@ def needed(text: str) -> str:
     given = _preludes(source)
     items, kept, annotated = _kept(source)
     headers = list(_unneeded_headers(source, [item for item in items if id(item) in kept]))
-    spans, host = [place for _, place in headers], [name for name, _ in headers]
+    spans, host = [(*place, b"") for _, place in headers], [name for name, _ in headers]
     for item in items:
         at = item.node.start_byte
         if item.node.type.startswith("preproc") or any(start <= at < end for start, end in given):
             continue
-        nodes = _left_out(item.node, annotated) if id(item) in kept else [item.node]
         host += sorted(item.names) if item.of_host else []
-        spans += [(node.start_byte, node.end_byte) for node in nodes]
-    for start, end in sorted(spans, reverse=True):
-        source = source[:start] + re.sub(rb"[^\n]", b" ", source[start:end]) + source[end:]
+        if id(item) in kept:
+            spans += _instead(list(_left_out(item.node, annotated)))
+        else:
+            spans.append((item.node.start_byte, item.node.end_byte, b""))
+    for start, end, instead in sorted(spans, reverse=True):
+        source = source[:start] + instead + re.sub(rb"[^\n]", b" ", source[start:end]) + source[end:]
     return with_std(
         "\n".join([source.decode(), *left_out_line(name for name in dict.fromkeys(host) if name)])
     )

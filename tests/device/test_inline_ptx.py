@@ -336,6 +336,49 @@ def test_ordered_memory(device: ck.Device) -> None:
         assert 1 <= counts.tolist()[2] <= 128
 
 
+WRITTEN = r"""
+// As an asm (of another compiler, asm volatile("trap;"), it's:
+#define TWICE(x) asm("{ .reg .u32 t;\n\t" /* twice ( */ \
+   "add.u32 t, %0, %0; // a comment: trap;\n" \
+   "mov.u32 %0, t; }" : "+r"(x))
+#define OPERATION(name) __device__ unsigned name##_of(unsigned a, unsigned b) { \
+   unsigned d; asm(#name ".u32 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b)); return d; }
+OPERATION(add)
+OPERATION(sub)
+__device__ int thousand = 1'000;
+__global__ void compute(unsigned* x) {
+    unsigned i = 5;
+    const char* text = "asm(1) // \" asm(";
+    asm("add.u32 %0, %0, 1;" // "add.u32 %0, %0, 1;"
+        : "+r"(i) /* : "r"(i) */ : // it's
+        "r"('(' + 0), [other] "r"(7u));
+    x[0] = i;
+    unsigned* at = x + 1;
+    asm("add.u32 %0, %0, 9;" : "+r"(*at++));
+    asm("mov.u32 %0, 3;" : "=r"(*at++));
+    x[3] = at - x;
+    asm("{ .reg .u32 clock; mov.u32 clock, 4; mov.u32 %0, %%laneid; add.u32 %0, %0, clock; }"
+        : "=r"(x[4]) : [laneid] "r"(7u));
+    asm(R"(
+        { .reg .u32 %%t;   // in a raw string
+          add.u32 %%t, %[a], 3;
+          mov.u32 %0, %%t; }
+    )" : "=r"(x[5]) : [a] "r"(i));
+    TWICE(i);
+    asm volatile("" : "+r"(i) :: "memory");
+    x[6] = i;
+    x[7] = text[0] + add_of(thousand, 4) + sub_of(7, 2);
+}
+"""
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n"], ids=["unix", "windows"])
+def test_ways_of_writing(device: ck.Device, line_break: str) -> None:
+    x = ck.zeros(8, "uint32")
+    ck.Kernel(WRITTEN.replace("\n", line_break), block=1, plain=True)(x, grid=1)
+    assert x.tolist() == [6, 9, 3, 3, 4, 9, 12, 97 + 1004 + 5]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -155,3 +155,17 @@ def test_c_linkage_goes_with_the_kernel_that_is_left_out(device: ck.Device, chos
     assert found.item() == names.index(chosen)
     kernel["none<7>"](found)
     assert found.item() == 7
+
+
+def test_a_class_whose_constructors_are_the_hosts_is_not_made_without_one() -> None:
+    declared = """
+    template <class T> class Pair { public: T a; Pair() : a(4) {} template <class U> Pair(U a) : a(a) {} ~Pair() {} };
+    template <> struct Pair<char> { int a; Pair(int b) : a(2 * b) {} __host__ Pair(const Pair& b) : a(b.a) {} };
+    struct Made { unsigned a; Made(unsigned b) : a(b) {} __device__ Made(unsigned b, unsigned c) : a(b + c) {} };
+    __global__ void compute(int* x) {"""
+    x = ck.zeros(1, "int32", device="host")
+    ck.Kernel(f"{declared} Made made(1, 2); x[0] = made.a; }}", block=1, plain=True)(x, grid=1)
+    assert x.tolist() == [3]
+    for use in ("Pair<int> p; x[0] = p.a;", "Pair<char> p{5}; x[0] = p.a;", "Pair<char> p{}; x[0] = p.a;"):
+        with pytest.raises(ck.CompileError, match=r"deleted function|no matching function"):
+            ck.Kernel(f"{declared} {use} }}", block=1, plain=True)(x, grid=1)

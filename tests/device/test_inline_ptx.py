@@ -390,6 +390,20 @@ def test_ways_of_writing(device: ck.Device, line_break: str) -> None:
         ('asm("mov.u32 %0, %%pm0;" : "=r"(i));', "'%pm0' is none that the host knows"),
         ('asm("add.u32 %0, %1, missing;" : "=r"(i) : "r"(i));', "'missing' is no operand or register"),
         ('asm("add.u32 %0;" : "=r"(i));', "'add.u32' has 1 operands here, fewer than it takes"),
+        (
+            'asm("mma.sync.aligned.m16n8k32.row.col.s32.s4.s4.s32 {%0, %0, %0, %0}, {%0, %0}, {%0}, {%0, %0, %0, %0};"'
+            ' : "+r"(i));',
+            "'mma.sync.aligned.m16n8k32.row.col.s32.s4.s4.s32 {",
+        ),
+        (
+            'asm("mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%0, %0, %0, %0}, {%0, %0}, {%0, %0}, {%0, %0, %0, %0};"'
+            ' : "+r"(i));',
+            "inline PTX: mma of a shape that the host does not have for these types",
+        ),
+        (
+            'asm("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%0, %0}, {%0}, {%0}, {%0, %0};" : "+r"(i));',
+            "inline PTX: mma with another number of registers than its matrices have",
+        ),
         ('asm("mov.u32 %0, " ONE ";" : "=r"(i));', "'ONE' is no string, of which the text"),
     ],
 )

@@ -52,7 +52,9 @@ PRODUCTS = [
     Product(16, 16, "s32.u8.s8.s32"),
     Product(8, 16, "s32.s8.u8.s32"),
     Product(8, 4, "f64.f64.f64.f64"),
+    Product(16, 4, "f64.f64.f64.f64"),
     Product(16, 8, "f64.f64.f64.f64"),
+    Product(16, 16, "f64.f64.f64.f64"),
     Product(16, 32, "f32.e4m3.e5m2.f32"),
 ]
 

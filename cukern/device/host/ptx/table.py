@@ -423,10 +423,11 @@ _MEETINGS = [
     _row("barrier.cluster.arrive.relaxed(?:.aligned)?", "cluster_arrive_relaxed();", CLUSTER, True),
     _row("barrier.cluster.wait(?:.acquire)?(?:.aligned)?", "cluster_wait();", CLUSTER, True),
 ]
+_ELEMENTS = "b?f16|tf32|f32|f64|[su]8|s32|e4m3|e5m2"
 _TENSOR = [
     _row(
         r"mma.sync.aligned.m(?P<m>\d+)n(?P<n>\d+)k(?P<k>\d+).row.col(?P<sat>.satfinite|)"
-        r".(?P<d>\w+).(?P<a>\w+).(?P<b>\w+).(?P<c>\w+)",
+        rf".(?P<d>{_ELEMENTS}).(?P<a>{_ELEMENTS}).(?P<b>{_ELEMENTS}).(?P<c>{_ELEMENTS})",
         "cukern::mma<${m}, ${n}, ${k}, cukern::of::${d}, cukern::of::${a}, cukern::of::${b}, cukern::of::${c}>("
         '"mma.sync", cukern::outs($0), cukern::ins($1), cukern::ins($2), cukern::ins($3), ${sat:given});',
         MMA,

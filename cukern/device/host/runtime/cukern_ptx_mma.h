@@ -40,18 +40,23 @@ CUKERN_ELEMENT(e5m2, 8, from_fp8((unsigned char)x, __NV_E5M2), 0)
 }  // namespace of
 
 // Registers of a lane: their bits, and where results go.
+template <int count>
 struct Ins {
-    unsigned long long word[8];
+    unsigned long long word[count];
 };
+template <int count>
 struct Outs {
-    unsigned long long word[8];
-    void* at[8];
-    unsigned bytes, count;
+    unsigned long long word[count];
+    void* at[count];
+    unsigned bytes;
 };
 template <class... T>
-inline Ins ins(T... x) { return {{bits_of(x)...}}; }
+inline Ins<sizeof...(T)> ins(T... x) { return {{bits_of(x)...}}; }
 template <class... T>
-inline Outs outs(T&... x) { return {{}, {(void*)&x...}, (unsigned)((sizeof(T) + ...) / sizeof...(T)), (unsigned)sizeof...(T)}; }
+inline Outs<sizeof...(T)> outs(T&... x) { return {{}, {(void*)&x...}, (unsigned)((sizeof(T) + ...) / sizeof...(T))}; }
+// The registers of a lane for a number of elements of a warp's.
+template <class T>
+constexpr int registers(int elements) { return elements * (T::bits < 32 ? T::bits : 32) / (32 * 32); }
 
 struct Factors {
     const unsigned long long *a, *b, *c;
@@ -60,7 +65,6 @@ struct Factors {
 };
 template <int M, int N, int K, class D, class A, class B, class C>
 void mma_now(const unsigned long long* lanes) {
-    static_assert(N == 8 && (M == 8 || M == 16), "inline PTX: mma of 8 or 16 rows and 8 columns");
     using Sum = typename D::Sum;
     constexpr int parts = A::bits < 32 ? 32 / A::bits : 1, words = K / (4 * parts), c_parts = C::bits == 16 ? 2 : 1,
                   d_parts = D::bits == 16 ? 2 : 1;
@@ -86,11 +90,15 @@ void mma_now(const unsigned long long* lanes) {
         }
     }
 }
-template <int M, int N, int K, class D, class A, class B, class C>
-inline void mma(const char* name, Outs d, Ins a, Ins b, Ins c, bool saturates, CUKERN_HERE) {
+template <int M, int N, int K, class D, class A, class B, class C, int ds, int as, int bs, int cs>
+inline void mma(const char* name, Outs<ds> d, Ins<as> a, Ins<bs> b, Ins<cs> c, bool saturates, CUKERN_HERE) {
+    static_assert(N == 8 && (M == 8 || M == 16), "inline PTX: mma of 8 or 16 rows and 8 columns");
+    static_assert(A::bits == B::bits && registers<B>(N * K) > 0, "inline PTX: mma of a shape that the host does not have for these types");
+    static_assert(ds == registers<D>(M * N) && as == registers<A>(M * K) && bs == registers<B>(N * K) && cs == registers<C>(M * N),
+                  "inline PTX: mma with another number of registers than its matrices have");
     const Factors own{a.word, b.word, c.word, d.word, saturates};
     together(name, mma_now<M, N, K, D, A, B, C>, (void*)&own, file, line);
-    for (unsigned i = 0; i < d.count; ++i) __builtin_memcpy(d.at[i], &d.word[i], d.bytes);
+    for (int i = 0; i < ds; ++i) __builtin_memcpy(d.at[i], &d.word[i], d.bytes);
 }
 
 inline void transpose_now(const unsigned long long* lanes) {

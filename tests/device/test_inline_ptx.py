@@ -396,8 +396,8 @@ def test_ways_of_writing(device: ck.Device, line_break: str) -> None:
             "'mma.sync.aligned.m16n8k32.row.col.s32.s4.s4.s32 {",
         ),
         (
-            'asm("mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%0, %0, %0, %0}, {%0, %0}, {%0, %0}, {%0, %0, %0, %0};"'
-            ' : "+r"(i));',
+            'asm("mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 "'
+            ' "{%0, %0, %0, %0}, {%0, %0}, {%0, %0}, {%0, %0, %0, %0};" : "+r"(i));',
             "inline PTX: mma of a shape that the host does not have for these types",
         ),
         (

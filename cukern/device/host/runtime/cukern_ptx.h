@@ -192,7 +192,7 @@ inline unsigned packed(int high, int low, unsigned rest = 0) {
     return bits == 8 ? rest << 16 | pair : pair;
 }
 // A float as tf32: to nearest even, to zero, or to nearest and away from zero in the middle.
-inline unsigned tf32_bits(float x, int rounding, bool is_finite) {
+inline unsigned tf32_bits(float x, int rounding, bool is_finite = false) {
     const unsigned word = bits_of(x), most = 0x7f7fe000;
     if (x != x) return word;
     const bool is_infinite = (word << 1) == 0xff000000;

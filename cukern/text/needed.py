@@ -92,19 +92,27 @@ def _words(text: str) -> set[str]:
     return set(WORDS.findall(text)) - {""}
 
 
+def _without_annotations(macro: re.Match[str]) -> str:
+    return "" if set(macro[2].split()) <= _ANNOTATIONS else macro[0]
+
+
 def expanded_annotations(text: str) -> str:
     """The text with macros that make kernels, and such as ``#define HD __host__ __device__``, replaced by values."""
     text = expanded_kernels(text)
     macros: dict[str, str] = {}
     for name, value in _MACRO.findall(text):
-        if set(value.split()) <= _ANNOTATIONS:
-            macros[name] = value
+        if set(value.split()) <= _ANNOTATIONS and "__device__" not in macros.get(name, ""):
+            macros[name] = value  # of several that the compiler decides on, the device's
+    for name in set(re.findall(r"#[ \t]*define[ \t]+(\w+)", _MACRO.sub(_without_annotations, text))):
+        macros.pop(name, None)  # which is something else elsewhere
     if not macros:
         return text
-    used = re.compile(rf"\b(?:{'|'.join(macros)})\b(?!\s*\()")
+    used = re.compile(rf"\"(?:\\.|[^\"\\])*\"|\b(?:{'|'.join(macros)})\b(?!\s*\()")
     lines = text.split("\n")
     return "\n".join(
-        line if line.lstrip().startswith("#") else used.sub(lambda match: macros[match[0]], line)
+        line
+        if line.lstrip().startswith("#")
+        else used.sub(lambda match: macros.get(match[0], match[0]), line)
         for line in lines
     )
 

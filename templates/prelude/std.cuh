@@ -185,7 +185,7 @@ __device__ constexpr const T& max(const T& a, const T& b, Less less) { return le
 template <class T>
 __device__ constexpr const T& clamp(const T& x, const T& low, const T& high) { return x < low ? low : high < x ? high : x; }
 template <class T, enable_if_t<is_arithmetic_v<T>, int> = 0>
-__device__ constexpr T abs(T x) { return x > T(0) ? x : T(0) - x; }
+__device__ constexpr auto abs(T x) { return x > T(0) ? +x : 0 - x; }
 template <class To, class From>
 __device__ To bit_cast(const From& x) {
     static_assert(sizeof(To) == sizeof(From), "types of one size");

@@ -157,6 +157,25 @@ def test_c_linkage_goes_with_the_kernel_that_is_left_out(device: ck.Device, chos
     assert found.item() == 7
 
 
+def test_macros_of_annotations() -> None:
+    text = """
+    #ifdef __CUDA_ARCH__
+    #define BOTH __host__ __device__
+    #else
+    #define BOTH
+    #endif
+    #define BIAS
+    BOTH BIAS int three() { return 3; }
+    #undef BIAS
+    #define BIAS 5
+    #define HERE __device__
+    HERE int four() { return sizeof("BOTH HERE"); }
+    __global__ void compute(int* x) { x[0] = three(); x[1] = BIAS + 1; x[2] = four(); }"""
+    x = ck.zeros(3, "int32", device="host")
+    ck.Kernel(text, block=1, plain=True)(x, grid=1)
+    assert x.tolist() == [3, 6, 10]
+
+
 def test_a_class_whose_constructors_are_the_hosts_is_not_made_without_one() -> None:
     declared = """
     template <class T> class Pair { public: T a; Pair() : a(4) {} template <class U> Pair(U a) : a(a) {} ~Pair() {} };

@@ -127,6 +127,11 @@ INTEGERS: dict[str, Callable[..., Any]] = {
         lambda a, b: np.full_like(a, 3)
     ),
     "{ .reg .f32 x; mov.b32 x, 0x7fffffff; set.ne.u32.f32 %0, x, x; }": lambda a, b: a * 0,
+    "{ .reg .f32 x; .reg .s64 l; mov.b32 x, 0x7fffffff; cvt.rzi.s64.f32 l, x; shr.s64 l, l, 32; cvt.u32.u64 %0, l; }": (
+        lambda a, b: np.full_like(a, 1 << 31)
+    ),
+    "min.f32 %0, 0f80000000, 0f00000000": lambda a, b: np.full_like(a, 1 << 31),
+    "max.f32 %0, 0f80000000, 0f00000000": lambda a, b: a * 0,
     "{ .reg .b16 h; mov.b16 h, 0x7fff; cvt.rzi.s32.f16 %0, h; }": lambda a, b: a * 0,
     "{ .reg .f32 x; mov.b32 x, 0xff800000; cvt.rna.satfinite.tf32.f32 %0, x; }": lambda a, b: np.full_like(
         a, 0xFF7FE000

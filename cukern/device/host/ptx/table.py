@@ -187,8 +187,10 @@ _ARITHMETIC = [
     _row("min.<i>", "$a < $b ? $a : $b"),
     _row("max.<i>", "$a > $b ? $a : $b"),
     _row("(?P<op>min|max).(?P<t>[su]16x2)", "cukern::${op}_of_pairs($a, $b)"),
-    _row(rf"(?P<op>min|max){_FTZ}.<f>", "f${op}($a, $b)"),
-    _row(rf"(?P<op>min|max){_FTZ}.NaN.(?P<t>f32)", "$a != $a ? $a : $b != $b ? $b : f${op}($a, $b)"),
+    _row(rf"(?P<op>min|max){_FTZ}.<f>", "cukern::${op}_of($a, $b)"),
+    _row(
+        rf"(?P<op>min|max){_FTZ}.NaN.(?P<t>f32)", "$a != $a ? $a : $b != $b ? $b : cukern::${op}_of($a, $b)"
+    ),
     _row(rf"(?P<op>min|max){_FTZ}.(?P<t>b?f16)", "__h${op}($a, $b)"),
     _row(rf"(?P<op>min|max){_FTZ}.NaN.(?P<t>b?f16)", "__h${op}_nan($a, $b)"),
     _row(rf"(?P<op>min|max){_FTZ}.(?P<t>b?f16x2)", "__h${op}2($a, $b)"),

@@ -73,13 +73,15 @@ inline auto bits_as(From from) {
     return to;
 }
 
-// An already rounded number as an integer: the nearest that there is, and 0 for NaN.
+// An already rounded number as an integer: the nearest that there is; for NaN 0, or the highest bit alone where the number or
+// the integer has 64 bits. Source: PTX ISA, cvt.
 template <class To, class From>
 inline auto saturate(From x) {
     constexpr int bits = 8 * sizeof(To) - (To(-1) < To(1));
     constexpr To highest = (To)(~0ull >> (64 - bits)), lowest = To(-1) < To(1) ? (To)(-highest - 1) : To(0);
     const From limit = (From)(2 * (From)(1ull << (bits - 1)));
-    return x != x ? To(0) : x >= limit ? highest : x < (From)lowest ? lowest : (To)x;
+    constexpr To of_nan = sizeof(From) == 8 || sizeof(To) == 8 ? (To)(1ull << (8 * sizeof(To) - 1)) : To(0);
+    return x != x ? of_nan : x >= limit ? highest : x < (From)lowest ? lowest : (To)x;
 }
 
 // A value as float or double, rounded down, up or to zero, by its distance from the nearest one.

@@ -203,6 +203,12 @@ inline unsigned tf32_bits(float x, int rounding, bool is_finite = false) {
 template <class T>
 inline T relu(T x) { return x != x || x > T(0.0f) ? x : T(0.0f); }
 
+// The lower and the higher of two floats, of which -0 is below +0.
+template <class T>
+inline T min_of(T a, T b) { return a != b ? (T)fmin(a, b) : __builtin_signbit(a) ? a : b; }
+template <class T>
+inline T max_of(T a, T b) { return a != b ? (T)fmax(a, b) : __builtin_signbit(a) ? b : a; }
+
 template <class T> inline bool is_finite(T x) { return __builtin_isfinite(x); }
 template <class T> inline bool is_infinite(T x) { return __builtin_isinf(x); }
 template <class T> inline bool is_notanumber(T x) { return x != x; }

@@ -96,7 +96,7 @@ __forceinline__ inline void copy_bulk_multicast(
         if (!(blocks >> rank & 1)) continue;
         MBarrier* const counts = (MBarrier*)in_block(barrier, rank);
         cukern::send_bulk("copy_bulk_multicast", in_block(to, rank), from, bytes, counts, file, line);
-        cukern::show_order(counts);  // to those who wait until it has come
+        cukern::show_phase(counts);  // to those who wait until it has come
     }
 }
 inline void store_bulk(void* to, const void* from, unsigned bytes, CUKERN_HERE) {

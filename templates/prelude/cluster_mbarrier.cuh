@@ -79,7 +79,7 @@ inline void mbarrier_arrive_expecting_at(MBarrier* barrier, unsigned bytes, unsi
 }
 inline void mbarrier_wait_cluster(MBarrier* barrier, unsigned parity, CUKERN_HERE) {
     cukern::wait_for_phase("mbarrier_wait_cluster", barrier, parity, file, line);
-    cukern::see_order(barrier);
+    cukern::see_phase(barrier, parity);
 }
 template <typename T>
 __forceinline__ inline void store_async(T* to, const T& value, MBarrier* barrier, unsigned rank, CUKERN_HERE) {
@@ -92,7 +92,7 @@ __forceinline__ inline void store_async(T* to, const T& value, MBarrier* barrier
                           {(unsigned long long)there, sizeof(T), (unsigned long long)counts}};
     __builtin_memcpy(&own.words[3], &value, sizeof(T));
     __builtin_memset((void*)there, 0xff, sizeof(T));  // until it has come, anything may be there
-    cukern::show_order(counts);  // to those who wait until it has come
+    cukern::show_phase(counts);  // to those who wait until it has come
     cukern::runtime->send(&own);
 }
 

@@ -70,9 +70,19 @@ CUKERN_UNCHECKED inline void complete_phase(MBarrier* barrier) {
     barrier->unseen = 1;
     barrier->pending = barrier->expected;
 }
+// A thread that waits for a phase sees what others did before they arrived in it, or earlier, but not before later arrivals.
+inline const char* order_of(const MBarrier* barrier, unsigned phase) { return (const char*)barrier + 4 * (phase & 1); }
+CUKERN_UNCHECKED inline void show_phase(const MBarrier* barrier) {
+    begin_order();
+    const unsigned phase = (unsigned)barrier->phase;
+    end_order();
+    see_order(order_of(barrier, phase + 1));
+    show_order(order_of(barrier, phase));
+}
+inline void see_phase(const MBarrier* barrier, unsigned parity) { see_order(order_of(barrier, parity)); }
 CUKERN_UNCHECKED inline void arrive(MBarrier* barrier, unsigned bytes, const char* file, int line) {
     require_mbarrier(barrier, file, line);
-    show_order(barrier);
+    show_phase(barrier);
     begin_order();
     if (barrier->unseen) fault("a thread arrives at an mbarrier before any has waited for its last phase", file, line);
     if (!barrier->pending) fault("more threads arrive at an mbarrier than its phase expects", file, line);
@@ -120,7 +130,7 @@ CUKERN_UNCHECKED inline void mbarrier_arrive_expecting(MBarrier* barrier, unsign
 }
 CUKERN_UNCHECKED inline void mbarrier_wait(MBarrier* barrier, unsigned parity, CUKERN_HERE) {
     cukern::wait_for_phase("mbarrier_wait", barrier, parity, file, line);
-    cukern::see_order(barrier);
+    cukern::see_phase(barrier, parity);
 }
 
 #endif

@@ -244,7 +244,7 @@ inline void copy_tile_multicast(
         if (!(blocks >> rank & 1)) continue;
         MBarrier* const counts = (MBarrier*)in_block(barrier, rank);
         cukern::send_copy("copy_tile_multicast", to, in_block(to, rank), map, at, counts, file, line);
-        cukern::show_order(counts);  // to those who wait until it has come
+        cukern::show_phase(counts);  // to those who wait until it has come
     }
 }
 template <int RANK>

@@ -65,13 +65,19 @@ inline void come(const unsigned long long* lanes) {
     barrier.arrived += 32;
     if (barrier.arrived == barrier.threads) barrier.arrived = 0, ++barrier.generation;
 }
+// A thread that waits sees what others did before they came, not before they come for the next time.
+inline const char* order_of(const NumberedBarrier& barrier, unsigned generation) {
+    return (const char*)&barrier + 4 * (generation & 1);
+}
 inline Coming come(const char* name, int number, int threads, const char* file, int line) {
     if (number < 1 || number > 15) fault("the number of a barrier is not in 1 to 15", file, line);
     const int all = int(blockDim.x * blockDim.y * blockDim.z);
     if (threads < 32 || threads % 32 || threads > all)
         fault("the threads of a barrier are no whole warps of the block", file, line);
     Coming own{number, threads, 0, file, line};
-    show_order(&runtime->roles()->barriers[number]);
+    const NumberedBarrier& barrier = runtime->roles()->barriers[number];
+    see_order(order_of(barrier, barrier.generation - 1));  // as a generation follows the one before
+    show_order(order_of(barrier, barrier.generation));
     together(name, come, &own, file, line);
     return own;
 }
@@ -116,7 +122,7 @@ inline void change_registers(const char* name, unsigned wanted, bool gives, cons
 inline void barrier_sync(int number, int threads, CUKERN_HERE) {
     const cukern::Coming own = cukern::come("barrier_sync", number, threads, file, line);
     cukern::until("barrier_sync", cukern::is_next, (unsigned long long)&own, nullptr, file, line);
-    cukern::see_order(&cukern::runtime->roles()->barriers[number]);
+    cukern::see_order(cukern::order_of(cukern::runtime->roles()->barriers[number], own.generation));
 }
 inline void barrier_arrive(int number, int threads, CUKERN_HERE) {
     cukern::come("barrier_arrive", number, threads, file, line);

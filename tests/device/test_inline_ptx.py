@@ -183,7 +183,7 @@ def _rounded_to_zero(x: np.ndarray, dtype: Any) -> np.ndarray:
 
 def _e4m3(x: np.ndarray) -> np.ndarray:
     scaled = np.clip(x.astype(np.float32) * np.float32(2.0**-39), -448, 448)
-    return scaled.astype(ml_dtypes.float8_e4m3fn).view(np.uint8).astype(np.uint32)
+    return np.asarray(scaled.astype(ml_dtypes.float8_e4m3fn).view(np.uint8).astype(np.uint32))
 
 
 #: The same of floats.
@@ -418,3 +418,63 @@ def test_what_the_host_does_not_know_is_named(text: str, message: str) -> None:
     )
     with ck.device("host"), pytest.raises(ck.CompileError, match=re.escape(message)):
         kernel.bind()
+
+
+#: Barriers of phases by which a block exchanges values: what is included, declared, and called in a round.
+PHASES = {
+    "mbarrier": (
+        "",
+        "__shared__ unsigned long long barrier; const unsigned at = (unsigned)__cvta_generic_to_shared(&barrier);"
+        'if (t == 0) asm volatile("mbarrier.init.shared.b64 [%0], 64;" :: "r"(at)); __syncthreads();',
+        'asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(at) : "memory");'
+        'asm volatile("{ .reg .pred p; W: mbarrier.try_wait.parity.shared.b64 p, [%0], %1; @!p bra W; }"'
+        ':: "r"(at), "r"(round % 2) : "memory");',
+    ),
+    "cuda::barrier": (
+        "#include <cuda/barrier>\n",
+        "__shared__ cuda::barrier<cuda::thread_scope_block> barrier; if (t == 0) init(&barrier, 64); __syncthreads();",
+        "barrier.arrive_and_wait();",
+    ),
+    "bar.sync": ("", "", 'asm volatile("bar.sync 1, 64;" ::: "memory");'),
+}
+
+
+@pytest.mark.parametrize("name", list(PHASES))
+def test_what_is_overwritten_in_the_next_phase(name: str) -> None:
+    head, begin, meet = PHASES[name]
+    for buffers in (2, 1):
+        kernel = ck.Kernel(
+            f"""{head}__global__ void exchange(int* out) {{
+            __shared__ int held[2][64];
+            const int t = threadIdx.x;
+            {begin}
+            for (int round = 0; round < 4; ++round) {{
+                held[round % {buffers}][t] = t + round;
+                {meet}
+                out[t] = held[round % {buffers}][63 - t];
+            }}
+        }}""",
+            block=64,
+            plain=True,
+        )
+        with ck.device("host"), ck.testing.checked(collect=True) as reports:
+            out = ck.zeros(64, "int32")
+            kernel(out, grid=1)
+        assert [report.kind for report in reports][:1] == (["race"] if buffers == 1 else []), reports
+        assert out.tolist() == [66 - t for t in range(64)]
+
+
+def test_active_lanes_behind_a_loop() -> None:
+    kernel = ck.Kernel(
+        """__global__ void active(unsigned* out) {
+            unsigned i = threadIdx.x, mask;
+            while (i < 40) i += 3 + threadIdx.x % 4;
+            asm volatile("activemask.b32 %0;" : "=r"(mask));
+            out[threadIdx.x] = mask + i;
+        }""",
+        block=32,
+        plain=True,
+    )
+    with ck.device("host"), ck.testing.checked(collect=True) as reports:
+        kernel(ck.zeros(32, "uint32"), grid=1)
+    assert [report.kind for report in reports] == ["lane"]

@@ -65,7 +65,12 @@ template <typename T> inline void swap_unseen(T* at, typename Same<T>::type comp
 """
 _SWAPS = re.compile(r"atomicCAS(_block|_system)?")
 #: By which a thread may spin, or leave a result that depends on the order of threads.
-_SPINS = re.compile(r"\bvolatile\b|\batomic[A-Z]")
+_SPINS = re.compile(
+    r"\bvolatile\b(?!\s*\()|\batomic[A-Z]|\b(?:atom|red|mbarrier)\.|"
+    r"\b(?:ld|st)\.[\w.:]*\b(?:volatile|relaxed|acquire|release|mmio|cg|cv)\b"
+)
+#: By which a thread asks which lanes of its warp are active.
+_ASKS = re.compile(r"\b(?:__activemask|coalesced_threads|activemask\.b32)\b")
 #: A lambda that copies what it names, which must not be an array in shared memory.
 _COPIES = re.compile(r"\[\s*=")
 _ALIGNED = re.compile(r"(?:\balignas|\b__align__)\s*(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))")
@@ -171,7 +176,7 @@ def depends_on_order(unit: Unit) -> bool:
 
 def takes_active_mask(unit: Unit) -> bool:
     """Whether a kernel asks which lanes are active."""
-    return re.search(r"\b(__activemask|coalesced_threads)\b", unit.text) is not None
+    return _ASKS.search(unit.text) is not None
 
 
 def runs_in_fibers(unit: Unit) -> bool:

@@ -51,7 +51,6 @@ TYPES = {
     "b": "b(?:16|32|64)|pred",
     "w": "[bus](?:8|16|32|64)",
     "f": "f32|f64",
-    "h": "b?f16(?:x2)?",
     "t": "f32|f64|b?f16(?:x2)?",
     "m": "[bus](?:8|16|32|64)|f32|f64",
 }
@@ -82,7 +81,7 @@ MAPS = {
         "xor": "Xor",
         "exch": "Exch",
     }
-    | {"inc": "Inc", "dec": "Dec", "cas": "CAS"},
+    | {"inc": "Inc", "dec": "Dec"},
     "shuffle": {
         "idx": "warp_shuffle",
         "up": "warp_shuffle_up",
@@ -97,7 +96,6 @@ MAPS = {
     | dict.fromkeys(("u32", "s32"), "unsigned long long"),
     "before": dict.fromkeys((".release", ".acq_rel"), "__threadfence();"),
     "after": dict.fromkeys((".acquire", ".acq_rel"), "__threadfence();"),
-    "cxx": CXX,
     "upper": {"e4m3": "E4M3", "e5m2": "E5M2"},
 }
 HALF = ("cuda_fp16.h", "cuda_bf16.h")

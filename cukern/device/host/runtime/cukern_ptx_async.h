@@ -54,7 +54,7 @@ inline bool is_complete(const char* name, MBarrier* barrier, unsigned parity, bo
     begin_order();
     const bool met = is_past(&wait);
     end_order();
-    if (met) see_order(barrier);
+    if (met) see_phase(barrier, parity);
     else if (waits) runtime->wait(&wait);
     else __nanosleep(0, file, line);
     return met;

@@ -275,15 +275,19 @@ def _constructors(members: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
 
 
 def _instead(left_out: list[tree_sitter.Node]) -> Iterator[tuple[int, int, bytes]]:
-    """The ranges of what is left out, and what stands there: of a class that loses all constructors, a deleted one, as
-    without any it would be made by none, of values that nobody has set.
+    """The ranges of what is left out, and what stands there.
+
+    A class that loses all its constructors gets a deleted one, as without any it would be made of values that nobody
+    has set; or a trivial one, where one did nothing, as CUDA allows variables of such a class in shared memory.
     """
     ids = {node.id for node in left_out}
     for node in left_out:
         made = [] if node.parent is None else list(_constructors(node.parent))
         text = ""
         if node.parent and made and made[0].id == node.id and ids.issuperset(one.id for one in made):
-            text = f"explicit {_class_name(node.parent)}() = delete;"
+            empty = any(re.search(r"^[^:]*\(\s*(?:void)?\s*\)[^:]*{\s*}$", text_of(one)) for one in made)
+            name = _class_name(node.parent)
+            text = f"{name}() = default;" if empty else f"explicit {name}() = delete;"
         yield node.start_byte, node.end_byte, text.encode()
 
 

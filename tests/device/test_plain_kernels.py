@@ -181,7 +181,9 @@ def test_a_class_whose_constructors_are_the_hosts_is_not_made_without_one() -> N
     template <class T> class Pair { public: T a; Pair() : a(4) {} template <class U> Pair(U a) : a(a) {} ~Pair() {} };
     template <> struct Pair<char> { int a; Pair(int b) : a(2 * b) {} __host__ Pair(const Pair& b) : a(b.a) {} };
     struct Made { unsigned a; Made(unsigned b) : a(b) {} __device__ Made(unsigned b, unsigned c) : a(b + c) {} };
-    __global__ void compute(int* x) {"""
+    struct Empty { int a; Empty() {} Empty(int b) : a(b) {} };
+    __constant__ Empty kept;
+    __global__ void compute(int* x) { __shared__ Empty held; held.a = kept.a;"""
     x = ck.zeros(1, "int32", device="host")
     ck.Kernel(f"{declared} Made made(1, 2); x[0] = made.a; }}", block=1, plain=True)(x, grid=1)
     assert x.tolist() == [3]

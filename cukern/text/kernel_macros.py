@@ -35,19 +35,35 @@ def _replaced(value: str, names: list[str], given: list[str]) -> str:
     return re.sub(r"\s*##\s*", "", value)
 
 
-def _makers(text: str) -> tuple[dict[str, tuple[list[str], str]], set[str]]:
-    """The parameters and values of a text's macros, and which make kernels, themselves or by such macros."""
-    found = {
-        name: (
-            [p.strip() for p in names.split(",") if p.strip()],
-            _COMMENT.sub(" ", value.replace("\\\n", " ")),
+Macro = tuple[list[str], str]
+
+
+def _defined(text: str) -> list[tuple[str, Macro]]:
+    """The macros that a text defines, in order, each with its parameters and its value."""
+    found = [
+        (
+            name,
+            (
+                [p.strip() for p in names.split(",") if p.strip()],
+                _COMMENT.sub(" ", value.replace("\\\n", " ")),
+            ),
         )
         for name, names, value in _DEFINE.findall(text)
-    }
-    found = {name: one for name, one in found.items() if "..." not in one[0]}
+    ]
+    return [(name, one) for name, one in found if "..." not in one[0]]
+
+
+def _makers(text: str) -> tuple[dict[str, Macro], set[str]]:
+    """A text's macros, as first defined, and which make functions of the device, themselves or by such macros."""
+    defined = _defined(text)
+    # What a condition of the compiler's decides is left to it.
+    ended = re.findall(r"^[ \t]*#[ \t]*undef[ \t]+(\w+)", text, re.MULTILINE)
+    values = {name: {str(one) for other, one in defined if other == name} for name, _ in defined}
+    defined = [(name, one) for name, one in defined if len(values[name]) <= 1 + ended.count(name)]
     makers = {"__global__", "__device__"}
     for _ in range(4):
-        makers |= {name for name, (_, value) in found.items() if makers & set(re.findall(r"\w+", value))}
+        makers |= {name for name, (_, value) in defined if makers & set(re.findall(r"\w+", value))}
+    found = dict(reversed(defined))
     return found, makers & found.keys()
 
 
@@ -67,6 +83,7 @@ def expanded_kernels(text: str) -> str:
             break
         at = match.end()
         if match.lastindex is None:
+            found.update((name, one) for name, one in _defined(match[0]) if name in found)
             continue
         names, value = found[match[match.lastindex]]
         start, (given, end) = match.start(match.lastindex), _arguments(text, at)

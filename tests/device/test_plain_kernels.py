@@ -168,12 +168,24 @@ def test_macros_of_annotations() -> None:
     BOTH BIAS int three() { return 3; }
     #undef BIAS
     #define BIAS 5
+    #define MAKE(name) __device__ int name() { return 1; }
+    MAKE(one)
+    #undef MAKE
+    #define MAKE(name) __device__ int name() { return 2; }
+    MAKE(two)
+    #ifdef __CUDA_ARCH__
+    #define LATER(name) __device__ int name() { return 7; }
+    #else
+    #define LATER(name) __device__ int name() { return 8; }
+    #endif
+    LATER(seven);
     #define HERE __device__
     HERE int four() { return sizeof("BOTH HERE"); }
-    __global__ void compute(int* x) { x[0] = three(); x[1] = BIAS + 1; x[2] = four(); }"""
-    x = ck.zeros(3, "int32", device="host")
+    __global__ void compute(int* x) { x[0] = three(); x[1] = BIAS + 1; x[2] = four();
+        x[3] = 100 * one() + 10 * two() + seven(); }"""
+    x = ck.zeros(4, "int32", device="host")
     ck.Kernel(text, block=1, plain=True)(x, grid=1)
-    assert x.tolist() == [3, 6, 10]
+    assert x.tolist() == [3, 6, 10, 127]
 
 
 def test_a_class_whose_constructors_are_the_hosts_is_not_made_without_one() -> None:

@@ -110,6 +110,12 @@ WRONG: dict[str, Wrong] = {
     "a function of the C++ library": Wrong(
         "scale", "namespace std { void terminate(); }\n" + changed(SCALE), "forbidden", "namespace std"
     ),
+    "declares a function of the host": Wrong(
+        "scale",
+        changed(SCALE, (WRITE, 'int unlink(const char*); unlink("x");\n' + WRITE)),
+        "forbidden",
+        "unlink",
+    ),
     "asks where it is compiled": Wrong(
         "scale", changed(SCALE, (WRITE, "if (__CUDA_ARCH__ > 0) " + WRITE)), "forbidden", "__CUDA_ARCH__"
     ),
@@ -162,6 +168,43 @@ WRONG: dict[str, Wrong] = {
     ),
     "changes optimisation": Wrong(
         "scale", "#pragma GCC optimize (0)\n" + changed(SCALE), "forbidden", "#pragma"
+    ),
+    "a comment that goes on": Wrong(
+        "scale",
+        changed(SCALE, (WRITE, f'// a \\\n/*\nextern "C" int unlink(const char*);\n// \\\n*/\n{WRITE}')),
+        "forbidden",
+        "unlink",
+    ),
+    "a directive on two lines": Wrong(
+        "scale", changed(SCALE) + '\n# \\\ninclude "/etc/passwd"', "forbidden", "# \\"
+    ),
+    "a directive behind a form feed": Wrong(
+        "scale", changed(SCALE) + '\f#include "/etc/passwd"', "forbidden", "passwd"
+    ),
+    "asks for a constant of some headers": Wrong(
+        "scale",
+        changed(SCALE, (WRITE, f"#ifdef M_PI\n    if (i < n) y[i] = 0;\n#else\n    {WRITE}\n#endif")),
+        "forbidden",
+        "#ifdef",
+    ),
+    "defines a constant where it asks": Wrong(
+        "scale",
+        changed(SCALE, (WRITE, f"#if 0\n#define UINT_MAX 1\n#endif\n#ifndef UINT_MAX\n    {WRITE}\n#endif")),
+        "forbidden",
+        "#ifndef",
+    ),
+    "borrows the library's condition": Wrong(
+        "scale",
+        changed(
+            SCALE,
+            (
+                WRITE,
+                '\n#line 8 "prelude/alike.cuh"\n#ifdef __CUDA_ARCH__\n'
+                f"    if (i < n) y[i] = 0;\n#else\n    {WRITE}\n#endif",
+            ),
+        ),
+        "forbidden",
+        "#ifdef",
     ),
     # Launches.
     "Python in its launch": Wrong(

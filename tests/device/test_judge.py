@@ -218,7 +218,19 @@ def test_expressions_divide_as_cxx_does() -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["/* b *\\\n/ asm", "%:define x", "??=define x", 'R"x(asm)x"', "é", "x *\\\n/ asm"]
+    "source",
+    [
+        "/* b *\\\n/ asm",
+        "%:define x",
+        "??=define x",
+        'R"x(asm)x"',
+        "é",
+        "x *\\\n/ asm",
+        "a\\ \nb",
+        "// \r asm",
+        "// \u2028",
+        "// \u202e",
+    ],
 )
 def test_texts_that_hide_words_are_refused(source: str) -> None:
     with pytest.raises(Refused):
@@ -237,6 +249,9 @@ def test_texts_are_read_in_little_time(piece: str) -> None:
 
 def test_words_in_comments_and_strings_are_none() -> None:
     screen("__global__ void f(int* read) { int thread = threadIdx.x, open = 1; read[thread] = open; }")
+    screen(
+        "#ifndef M_PI\n#define M_PI 3.14\n#endif\n#if __cplusplus >= 201703L\n#endif\n// é\r\n#define A \\\r\n 1"
+    )
     screen('// asm, system and printf\n/* getenv */ __global__ void f() { const char* s = "fopen"; }')
 
 

@@ -44,7 +44,13 @@ class _Param(ctypes.Structure):
     )
 
 
+#: Called with the file of each library before it is loaded, for programs whose kernels are not trusted.
+before_loading: list[Callable[[Path], None]] = []
+
+
 def load(path: Path, bundled: bool = False) -> ctypes.CDLL:
+    for check in before_loading:
+        check(path)
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:

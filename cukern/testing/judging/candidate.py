@@ -77,8 +77,12 @@ _NO_MACRO = frozenset(
 _OF_COMPILER = re.compile(
     r"__(?:builtin|sync|atomic|cxa|libc|tsan|ubsan|asan|cukern|gnu)_|_mm\d*_|cukern_|CUKERN|_Z|__[A-Z][A-Z0-9_]*(?:__)?$"
 )
-#: Macros of the text's own conditions that it need not define, as they are the same everywhere.
-_SAME = frozenset(("__cplusplus", "defined", "INFINITY", "M_PI", "FLT_MAX", "NAN", "UINT_MAX", "INT_MAX"))
+#: Words of the text's own conditions that it need not define, as they are the same everywhere.
+_SAME = frozenset(("__cplusplus", "defined"))
+#: A constant that is defined where a header does not, with nothing else in the condition.
+_DEFAULT = re.compile(
+    r"[ \t]*#[ \t]*ifndef[ \t]+(\w+)[ \t]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t][^\n]*\n[ \t]*#[ \t]*endif"
+)
 
 
 class Refused(Exception):
@@ -145,12 +149,17 @@ def screen(text: str) -> None:
             )
     known = _library_lines(text)
     screened = "\n".join("" if i in known else line for i, line in enumerate(text.split("\n")))
-    glued = re.search(r"(?:^|[^\s;{}(),\\])\\[ \t]*\r?\n", screened)
-    if glued is not None:
-        at = screened.count("\n", 0, glued.end() - 1) + 1
+    screened = screened.replace("\r\n", "\n")
+    hidden = re.search(r"\\[ \t]+\n", screened) or next(
+        (m for m in re.finditer(r"[^\t\n -~]", screened) if not m[0].isprintable()), None
+    )
+    if hidden is not None:
+        at = screened.count("\n", 0, hidden.start()) + 1
+        said = ascii(hidden[0])[1:-1]
         raise Refused(
-            "forbidden", "a line that goes on needs a blank before its backslash: it may hide words", at
+            "forbidden", f"{said}: compilers differ in how they read this, so it may hide words", at
         )
+    screened = _joined(screened)
     if re.search(r'\?\?[=/\'()!<>-]|%:|<%|%>|\b(?:u8|[uUL])?R"', screened):
         raise Refused("forbidden", "digraphs, trigraphs and raw strings are not taken: they hide words")
     _tokens(screened)
@@ -159,25 +168,53 @@ def screen(text: str) -> None:
     _linkage(plain)
 
 
+def _joined(text: str) -> str:
+    """Lines that a backslash continues as one, as compilers read them, with empty ones behind it for their numbers."""
+    found, begun, more = [], "", 0
+    for line in text.split("\n"):
+        if line.endswith("\\"):
+            begun, more = begun + line[:-1], more + 1
+        else:
+            found += [begun + line, *[""] * more]
+            begun, more = "", 0
+    return "\n".join([*found, begun] if begun else found)
+
+
 def _library_lines(text: str) -> set[int]:
-    """The lines that stand, word by word, in the library's own headers, as `#line` says."""
+    """The lines that stand, word by word, in the library's own headers, as `#line` says.
+
+    Lines that leave a condition open are none: what the text has between them would depend on the device.
+    """
     found: set[int] = set()
-    name, at = "", 0
-    files: dict[str, list[str]] = {}
-    for i, line in enumerate(text.split("\n")):
+    run: list[int] = []
+    name, at, depth = "", 0, 0
+    files: dict[str, list[str]] = {"": []}
+    for i, line in enumerate([*text.split("\n"), ""]):
         match = re.fullmatch(r'#line (\d+) "([\w/.]+)"', line)
         if match is not None:
-            name, at = match[2], int(match[1]) - 1
+            name, at = match[2], int(match[1]) - 3
             if name not in files:
                 files[name] = _template(name)
-            if files[name]:
-                found.add(i)
-        elif name:
-            own = files[name]
-            if name.startswith("prelude/") and at < len(own) and own[at] == line:
-                found.add(i)
-            at += 1
+        own = files[name]
+        at += 1
+        from_file = own[at] if name.startswith("prelude/") and 0 <= at < len(own) else None
+        if (own and match) or (from_file is not None and _rendered(from_file, line)):
+            run += [i] if match or from_file == line else []
+            word = _DIRECTIVE.fullmatch(line)
+            kind = "" if word is None else word[1]
+            depth += kind.startswith("if") - (kind == "endif")
+            if depth < 0 or (depth == 0 and kind in ("else", "elif")):
+                depth = 1 << 30
+        else:
+            found |= set() if depth else set(run)
+            run, depth = [], 0
     return found
+
+
+def _rendered(source: str, line: str) -> bool:
+    """Whether a line is that of a template, with a name or an operator for each of its expressions."""
+    pieces = [re.escape(piece) for piece in re.split(r"<< .*? >>", source)]
+    return source == line or re.fullmatch(r"(?:\w+|[-+*/<>=!]+)".join(pieces), line) is not None
 
 
 def _template(name: str) -> list[str]:
@@ -233,10 +270,14 @@ def _linkage(text: str) -> None:
 def _directives(text: str) -> None:
     """Refuse directives that reach outside, or that make the text depend on the compiler."""
     own: set[str] = set()
+    depth = 0
+    defaults = set(_DEFAULT.findall(text))
+    text = _DEFAULT.sub(lambda m: re.sub(r"#[ \t]*(?:ifndef|endif)[^\n]*", "", m[0]), text)
     for number, line in enumerate(text.split("\n"), 1):
         match = _DIRECTIVE.fullmatch(line)
         if match is None:
             continue
+        depth += match[1].startswith("if") - (match[1] == "endif")
         word, rest = match[1], match[2].strip()
         if word == "include" and not _HEADERS.fullmatch(rest):
             raise Refused(
@@ -253,9 +294,10 @@ def _directives(text: str) -> None:
                     f"#{word} {macro}: a macro must not change what a word of CUDA C++ means",
                     number,
                 )
-            own.add(macro)
+            if depth == 0 and macro not in defaults:
+                own.add(macro)
         elif word in ("if", "ifdef", "ifndef", "elif"):
-            for name in re.findall(r"[A-Za-z_]\w*", rest):
+            for name in re.findall(r"\b[A-Za-z_]\w*", rest):
                 if name not in own and name not in _SAME:
                     raise Refused(
                         "forbidden",

@@ -63,7 +63,7 @@ class Process:
         self.used, self.asked = 0.0, time.monotonic()
         self.busy = True
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cukern.testing.judging.worker"],
+            [sys.executable, "-c", "from cukern.testing.judging.worker import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

@@ -10,8 +10,7 @@ import math
 import os
 import resource
 import struct
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import IO, Any
 
 import numpy as np
@@ -120,6 +119,10 @@ class Worker:
         self.backward = Signature.parsed(header["backward"]) if header["backward"] else None
         self.parts = parts(self.text)
         self.device = Device(header["device"])
+        if self.device.addressable:
+            from .linked import watch
+
+            watch(self.text)
         self.kernel = Kernel(self.text, plain=True, name="candidate")
         self.kernels = kernels(self.text)
         self.buffers: dict[str, Any] = {}
@@ -440,7 +443,7 @@ def _failed(error: BaseException) -> dict[str, Any]:
     return {"reason": reason, "message": message, "place": ""}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Serve the judge until it closes the pipe."""
     source, to = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -462,7 +465,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except Exception as error:
             answer, results = {"failed": _failed(error)}, {}
         send(to, answer, results)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

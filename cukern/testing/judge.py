@@ -210,23 +210,24 @@ class _Judge:
         return dtypes.info(dtype).cxx
 
     def header(self, case: Case) -> dict[str, Any]:
-        scalars = {
-            name: float(value) if isinstance(value, float) else value
-            for name, value in self.task.scalars.items()
-        }
         return {
             "cxx": self.cxx(case.dtype),
             "sizes": case.sizes,
-            "scalars": scalars,
+            "scalars": {
+                name: float(value) if isinstance(value, float) else value
+                for name, value in self.task.scalars_of(case).items()
+            },
             "misaligned": case.misaligned,
         }
 
     def case(self, process: Process, number: int, case: Case, checked: bool) -> None:
         """Launch a case: once checked, and three times on the same memory."""
+        checked = checked and not case.once
         key = {"wrong": "values", "shape": "shapes", "layout": "layouts"}.get(case.reason, "special")
         first = self.task.inputs(case, [self.seed, number, 0])
         second = self.task.inputs(case, [self.seed, number, 1])
-        wants = self.wanted(first, case), self.wanted(second, case)
+        want = self.wanted(first, case)
+        wants = want, want if case.once else self.wanted(second, case)
         header = self.header(case)
         if checked:
             answer, results = self.ask("memory", process, {**header, "what": "checked"}, first)
@@ -234,9 +235,8 @@ class _Judge:
             self.compare(key, case, results, wants[0])
             self.count("memory")
         before: dict[str, Values] | None = None
-        for turn, (poison, inputs, want) in enumerate(
-            ((0, first, wants[0]), (1, second, wants[1]), (1, first, wants[0]))
-        ):
+        turns = ((0, first, wants[0]), (1, second, wants[1]), (1, first, wants[0]))
+        for turn, (poison, inputs, want) in enumerate(turns[: 1 if case.once else 3]):
             answer, results = self.ask(key, process, {**header, "what": "plain", "poison": poison}, inputs)
             self.untouched(case, answer)
             if turn == 0:

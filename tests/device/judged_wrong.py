@@ -303,6 +303,16 @@ WRONG: dict[str, Wrong] = {
     "calls an address": Wrong(
         "scale", changed(SCALE, (WRITE, "((void (*)())(4096ull + n))(); " + WRITE)), "bounds"
     ),
+    "calls its constants": Wrong(
+        "scale",
+        changed(
+            SCALE,
+            ("__global__", "__device__ const unsigned char code[4] = {0xc3};\n__global__"),
+            (WRITE, WRITE + "\n    if (i == 0) ((void (*)())(unsigned long long)code)();"),
+        ),
+        "bounds",
+        "unsigned long long",
+    ),
     "calls itself for ever": Wrong(
         "scale",
         HEAD + DEEP + changed(SCALE, (HEAD, ""), ("a * x[i] + b", "deep(x[i], 0)")),

@@ -35,6 +35,8 @@ FEW = {
     "no guard",
     "loses a barrier",
     "follows an address",
+    "calls its constants",
+    "declares a function of the host",
     "never ends",
     "fills a variable",
     "writes nothing",
@@ -63,6 +65,10 @@ def judged(task: str, source: str, **more: Any) -> ck.testing.Report:
     return ck.testing.judge(
         TASKS[task], source, **{"seed": SEED, "timeout": 12.0, "memory": 1 << 30, "device": "host", **more}
     )
+
+
+def judged_by(task: ck.testing.Task, source: str) -> ck.testing.Report:
+    return ck.testing.judge(task, source, seed=SEED, device="host")
 
 
 @pytest.mark.parametrize(
@@ -122,6 +128,25 @@ def test_candidates_are_judged_side_by_side() -> None:
     with ThreadPoolExecutor(3) as pool:
         reports = pool.map(lambda one: ck.testing.judge(twice(), one, seed=SEED, device="host"), texts)
     assert [one.reason for one in reports] == ["", "wrong", "bounds"]
+
+
+def test_scalars_of_a_list_are_hidden_but_for_the_first() -> None:
+    task = ck.testing.Task(
+        "twice(const float x[n], float y[n], int n, float a)",
+        lambda x, a: a * x,
+        [{"n": 100}],
+        hidden=[{"n": 9}, {"n": 10}],
+        scalars={"a": [2.0, 3.0]},
+        values=[],
+    )
+    known = TWICE.replace("int n)", "int n, float a)")
+    reports = [judged_by(task, one) for one in (known, known.replace("2 *", "a *"))]
+    assert [one.reason for one in reports] == ["shape", ""]
+
+
+def test_large_arrays_are_launched_too() -> None:
+    late = TWICE.replace("i < n", "i < n && blockIdx.x < 1000")
+    assert judged_by(twice(), late).reason == "unwritten"
 
 
 def test_a_verdict_repeats_by_its_seed() -> None:

@@ -163,7 +163,7 @@ class Compiler:
         include = [] if precompiled is None else [f"-I{precompiled}"]
         include += self._std
         command = [*self.command, *_FLAGS, *include, *self._level(level), self._processor, *_KERNEL_FLAGS]
-        return [*command, "-x", "c++", "-", "-o", str(output), *own]
+        return [*command, "-x", "c++", "-", "-o", str(output), *own, *kernel_options]
 
     @property
     def _std(self) -> list[str]:
@@ -224,6 +224,9 @@ def _drop_lifelines() -> None:
 
 
 os.register_at_fork(after_in_child=_drop_lifelines)
+
+#: Options of the compiler for kernels of this process besides its own, for programs whose kernels are not trusted.
+kernel_options: list[str] = []
 
 #: Messages of compilers that were refused memory.
 _NO_MEMORY = re.compile(

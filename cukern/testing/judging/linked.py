@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ...device.host import backend, packing
+from ...device.host import backend, compiler, packing
 from ...device.host.checked import function
 from ...device.host.elf import symbols
 from .candidate import Refused
@@ -29,6 +29,8 @@ def watch(text: str) -> None:
     """Refuse to load what is linked to functions of this process, but for its own runtime, which is loaded before."""
     backend._runtime()
     function._library()
+    if compiler.compiler().is_gcc:  # constants, which may be any bytes, are no code then
+        compiler.kernel_options.append("-Wl,-z,separate-code")
     packing.before_loading.append(lambda path: check(path, text))
 
 

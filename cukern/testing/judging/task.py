@@ -126,6 +126,7 @@ class Case:
         dtype: that of ``T``.
         values: how floats are drawn.
         misaligned: whether arrays begin one element after an aligned address.
+        once: whether it is launched once, unchecked, as it is large.
     """
 
     what: str
@@ -134,6 +135,7 @@ class Case:
     dtype: dtypes.DType
     values: str = "normal"
     misaligned: bool = False
+    once: bool = False
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
@@ -149,7 +151,7 @@ def _drawn(kind: str, rng: np.random.Generator, shape: tuple[int, ...], dtype: d
     count = math.prod(shape)
     values = rng.standard_normal(count)
     if kind == "zeros":
-        values = np.zeros(count)
+        values = np.copysign(0.0, values + 0.5)  # one third are -0.0
     elif kind == "repeated":
         values = np.full(count, rng.uniform(0.5, 2))
     elif kind == "permuted":
@@ -187,7 +189,7 @@ class Task:
         announced: sizes that candidates are told, such as ``[{"rows": 128, "columns": 64}]``.
         hidden: further sizes; None for sizes around and between the announced ones, drawn anew for each seed.
         dtypes: what ``T`` stands for; a candidate of several is a template, ``template <typename T>``.
-        scalars: the values of scalars that are no sizes.
+        scalars: the values of scalars that are no sizes; of a list, the first is told and others are hidden.
         draw: for a parameter, a function of a generator, the shape and the sizes that gives its values, such as
             indices; arrays of integers need one.
         values: how the floats of other parameters are drawn, of ``VALUES``.
@@ -217,7 +219,7 @@ class Task:
     announced: Sequence[Sizes]
     hidden: Sequence[Sizes] | None = None
     dtypes: Sequence[str] = ("float32",)
-    scalars: Mapping[str, float] = field(default_factory=dict)
+    scalars: Mapping[str, float | Sequence[float]] = field(default_factory=dict)
     draw: Mapping[str, Callable[[np.random.Generator, tuple[int, ...], Sizes], Any]] = field(
         default_factory=dict
     )
@@ -280,6 +282,14 @@ class Task:
                 found[one.name] = values.reshape(shape).astype(dtype)
         return found
 
+    def scalars_of(self, case: Case) -> dict[str, float]:
+        """The scalars of a case that are no sizes."""
+        turn = 0 if case.reason == "wrong" else sum(case.sizes.values())
+        return {
+            name: value[turn % len(value)] if isinstance(value, Sequence) else value
+            for name, value in self.scalars.items()
+        }
+
     def cases(self, seed: int) -> Iterator[Case]:
         """All cases: announced sizes, special values, hidden sizes, each dtype."""
         rng = np.random.default_rng([seed, 7])
@@ -297,11 +307,25 @@ class Task:
                 chosen = [first, largest, *hidden[k % len(hidden) :][:1]] if hidden else [first]
                 for sizes in [one for i, one in enumerate(chosen) if one not in chosen[:i]]:
                     yield Case(f"values: {kind}", "special value", sizes, dtype, kind)
+            if number == 0 and self.hidden is None and (wide := self._wide(rng)) is not None:
+                yield Case("larger sizes", "shape", wide, dtype, once=True)
             if not self.aligned:
                 yield Case("misaligned arrays", "layout", first, dtype, misaligned=True)
 
     def _elements(self, sizes: Sizes) -> int:
         return max((math.prod(one.sized(sizes)) for one in self.forward.parameters if one.shape), default=0)
+
+    def _wide(self, rng: np.random.Generator) -> Sizes | None:
+        """Sizes for 16 times the elements of hidden ones, in proportion to the first that are announced."""
+        found = None
+        for factor in 2.0 ** np.arange(1, 20, 0.5):
+            sizes = {
+                name: int(size * factor) + int(rng.integers(1, 8)) for name, size in self.announced[0].items()
+            }
+            if self._elements(sizes) > 16 * self.largest:
+                break
+            found = sizes if self.valid(sizes) else found
+        return found
 
     def _around(self, rng: np.random.Generator) -> list[Sizes]:
         """Sizes around, between and beyond the announced ones."""

@@ -23,7 +23,8 @@ def reference_times(
     args: list[Any] = [
         on(inputs[one.name], one.dtype(case.dtype), device) for one in forward.of("in", "inout")
     ]
-    args += [task.scalars[one.name] for one in forward.of("scalar") if one.name in task.scalars]
+    held = task.scalars_of(case)
+    args += [held[one.name] for one in forward.of("scalar") if one.name in held]
     times: list[float] = []
     with device.activate():
         flush = cupy.empty(FLUSHED, cupy.uint8)

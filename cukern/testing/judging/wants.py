@@ -55,7 +55,8 @@ def wanted(task: Task, inputs: Mapping[str, Values], case: Case, seed: int) -> d
     """
     forward = task.forward
     dims = forward.dims
-    scalars = [task.scalars[one.name] for one in forward.of("scalar") if one.name not in dims]
+    held = task.scalars_of(case)
+    scalars = [held[one.name] for one in forward.of("scalar") if one.name not in dims]
     given = [inputs[one.name] for one in forward.of("in", "inout")]
     outs = forward.of("out", "inout")
     try:

@@ -412,6 +412,7 @@ def _answer(
 
 def _failed(error: BaseException) -> dict[str, Any]:
     """What the judge is told of an error, with its reason's code."""
+    from ...device.interface import CompilerFailure
     from ...errors import CompileError, KernelFault, LaunchError, TemplateError
     from .candidate import Refused
 
@@ -429,13 +430,14 @@ def _failed(error: BaseException) -> dict[str, Any]:
         return {"reason": "", **report}
     reason = (
         "compile"
-        if isinstance(error, (CompileError, TemplateError))
+        if isinstance(error, (CompileError, CompilerFailure, TemplateError))
         else "launch"
         if isinstance(error, LaunchError)
         else "crash"
     )
     if (
         "Cannot allocate memory" in message
+        or "was refused memory" in message
         or "out of memory" in message
         or "virtual memory exhausted" in message
     ):

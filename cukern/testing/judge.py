@@ -68,7 +68,7 @@ def judge(
         The verdict: ``verdict.ok``, ``verdict.reason``, one of ``REASONS``, and ``verdict.place``.
 
     Raises:
-        ValueError: the task's reference fails.
+        ValueError: the task's reference fails, or a limit is not above 0.
 
     >>> task = Task("twice(const float x[n], float y[n], int n)", lambda x: 2 * x, [{"n": 100}], values=["normal"])
     >>> text = '''// grid: divide_up(n, 64)
@@ -81,6 +81,8 @@ def judge(
     >>> verdict.ok, verdict.reason, verdict.place
     (False, 'bounds', 'candidate.cu:5')
     """
+    if not (timeout > 0 and memory > 0):
+        raise ValueError(f"timeout, memory: expected more than 0, got {timeout}, {memory}")
     chosen = secrets.randbelow(1 << 32) if seed is None else int(seed)
     run = _Judge(task, text, timeout, memory, chosen, name)
     run.run(None if device is None else Device(device))

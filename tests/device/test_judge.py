@@ -22,7 +22,7 @@ from judged_wrong import WRONG
 import cukern as ck
 from cukern.cli import main
 from cukern.testing.judge import REASONS
-from cukern.testing.judging import process
+from cukern.testing.judging import candidate, process
 from cukern.testing.judging.bounds import Bounded
 from cukern.testing.judging.candidate import Refused, screen
 from cukern.testing.judging.expressions import evaluate
@@ -286,6 +286,10 @@ def test_signatures() -> None:
     )
     assert [one.role for one in found.parameters] == ["in", "inout", "out", "scalar", "scalar"]
     assert found.dims == ["rows", "n"] and found.parameters[0].sized({"rows": 3, "n": 4}) == (3, 9)
+    assert Signature.parsed("f(const uint8_t x[n], unsigned y[n], int n)").text("") == (
+        "const unsigned char* x, unsigned int* y, int n"
+    )
+    assert candidate.parts("// scratch: unsigned done[1] = 0")[0].scratch[0].cxx == "unsigned int"
     for wrong in ("f", "f(const T n)", "f(T* x)", "f(Pair x[n])"):
         with pytest.raises(ValueError, match="signature"):
             Signature.parsed(wrong)

@@ -20,6 +20,7 @@ from typing import Any
 
 from ... import dtypes
 from ...text import render
+from ...text.signature import canonical
 from .expressions import evaluate
 from .task import Signature
 
@@ -354,11 +355,12 @@ def parts(text: str) -> tuple[Part, Part | None]:
             fresh = False
         elif word == "scratch":
             found = _SCRATCH.fullmatch(rest)
-            if found is None or (found[1] != "T" and dtypes.from_cxx(found[1]) is None):
+            cxx = "" if found is None else canonical(found[1], {})
+            if found is None or (cxx != "T" and dtypes.from_cxx(cxx) is None):
                 raise Refused(
                     "launch", f"expected // scratch: float NAME[SIZE] or ... = 0, got {rest!r}", number
                 )
-            part.scratch.append(Scratch(found[2], found[1], found[3], found[4] is not None))
+            part.scratch.append(Scratch(found[2], cxx, found[3], found[4] is not None))
         else:
             value: Any = rest if word == "shared" else _split(rest)
             setattr(part.launches[-1], word, value)

@@ -25,7 +25,6 @@ _KEPT = (
     "LANG",
     "LC_ALL",
     "LD_LIBRARY_PATH",
-    "TMPDIR",
     "CXX",
     "CUKERN_CACHE_DIR",
     "CUKERN_NUM_THREADS",
@@ -52,6 +51,7 @@ class Process:
         }
         environment = {
             **kept,
+            "TMPDIR": self.folder.name,  # what killed compilers leave goes with it
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
             "OPENBLAS_NUM_THREADS": "1",
             "OMP_NUM_THREADS": "1",

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ... import dtypes
+from ...text.signature import canonical
 from .expressions import evaluate
 
 Values = npt.NDArray[Any]
@@ -68,7 +69,7 @@ class Signature:
         found = []
         for part in re.split(r",(?![^\[]*\])", match[2]):
             one = _PARAMETER.fullmatch(part.strip())
-            cxx = "" if one is None else " ".join(one[2].split())
+            cxx = "" if one is None else canonical(one[2], {})
             if one is None or (cxx != "T" and dtypes.from_cxx(cxx) is None):
                 raise ValueError(
                     f"signature: expected const T x[n], inout T x[n], T y[n] or int n, got {part.strip()!r}"

@@ -311,7 +311,6 @@ WRONG: dict[str, Wrong] = {
             (WRITE, WRITE + "\n    if (i == 0) ((void (*)())(unsigned long long)code)();"),
         ),
         "bounds",
-        "unsigned long long",
     ),
     "calls itself for ever": Wrong(
         "scale",

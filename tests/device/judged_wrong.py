@@ -206,6 +206,26 @@ WRONG: dict[str, Wrong] = {
         "forbidden",
         "#ifdef",
     ),
+    "a type that tells devices apart": Wrong(
+        "scale", changed(SCALE, ("a * x[i]", "(sizeof(long double) == 16) * a * x[i]")), "forbidden", "sizeof"
+    ),
+    "an array of any length": Wrong(
+        "scale",
+        changed(SCALE, (WRITE, "float q[n]; q[0] = b;\n" + WRITE.replace("b;", "q[0];"))),
+        "compile",
+    ),
+    "code before the launch": Wrong(
+        "scale",
+        changed(
+            SCALE,
+            (
+                "__global__",
+                "struct Q { int v; __device__ Q() : v(threadIdx.x) {} };\n__device__ Q q;\n__global__",
+            ),
+            ("b;", "b + 0 * q.v;"),
+        ),
+        "compile",
+    ),
     # Launches.
     "Python in its launch": Wrong(
         "scale",

@@ -64,6 +64,9 @@ _REFUSED = {
         ("throw", "try", "catch", "typeid", "dynamic_cast", "virtual", "co_await"),
         "is not for kernels",
     ),
+    **dict.fromkeys(
+        ("__float128", "_Float128", "__float80", "thread_local", "__thread"), "is not for kernels"
+    ),
     **dict.fromkeys(("gnu", "clang", "constructor", "destructor", "ifunc"), "may run code outside a kernel"),
     **dict.fromkeys(
         ("__FILE__", "__DATE__", "__TIME__", "__TIMESTAMP__", "__COUNTER__"), "differs between builds"
@@ -167,6 +170,11 @@ def screen(text: str) -> None:
     plain = _without_comments(screened)
     _directives(plain)
     _linkage(plain)
+    wide = re.search(r"\blong\s+double\b|\bdouble\s+long\b", plain)
+    if wide is not None:
+        raise Refused(
+            "forbidden", "long double is another type on a GPU", plain.count("\n", 0, wide.start()) + 1
+        )
 
 
 def _joined(text: str) -> str:

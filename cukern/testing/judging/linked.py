@@ -29,6 +29,7 @@ def watch(text: str) -> None:
     """Refuse to load what is linked to functions of this process, but for its own runtime, which is loaded before."""
     backend._runtime()
     function._library()
+    compiler.kernel_options.append("-Werror=vla")  # which no GPU's compiler takes
     if compiler.compiler().is_gcc:  # constants, which may be any bytes, are no code then
         compiler.kernel_options.append("-Wl,-z,separate-code")
     packing.before_loading.append(lambda path: check(path, text))
@@ -44,6 +45,10 @@ def check(path: Path, text: str) -> None:
     """
     for symbol, kind, section, value, _ in symbols(path.read_bytes()):
         name = symbol.decode(errors="replace").partition("@")[0]
+        if name.startswith("_GLOBAL__sub_I"):
+            raise Refused(
+                "compile", "the first value of a variable is computed by code, which no GPU's compiler takes"
+            )
         if name and not section and not value and kind != _FILE and not _ALLOWED.fullmatch(name):
             found = re.search(rf"\b{re.escape(name)}\b", text)
             line = text.count("\n", 0, found.start()) + 1 if found else 0

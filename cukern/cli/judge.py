@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import runpy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 DESCRIPTION = """Judge kernels of CUDA text by a task: a Python file whose variable `task` is a ck.testing.Task. A
@@ -51,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"judge: {options.task}: expected a variable task, a ck.testing.Task: {said}", file=sys.stderr)
         return 2
     rejected = 0
-    for path, text in texts:
+    for (path, text), page_name in zip(texts, pages(options.candidates), strict=True):
         report = judge(
             task,
             text,
@@ -62,9 +63,17 @@ def run(options: argparse.Namespace) -> int:
             device=options.device,
         )
         options.out.mkdir(parents=True, exist_ok=True)
-        page = options.out / f"{path.stem}.html"
+        page = options.out / page_name
         report.save(page)
         print(f"{report}\n{page}\n")
         rejected += not report.ok
     print(f"{rejected} of {len(texts)} rejected")
     return int(rejected > 0)
+
+
+def pages(candidates: Sequence[Path]) -> list[str]:
+    """The names of pages: those of the texts, with a number where several have one name."""
+    names = [path.stem for path in candidates]
+    return [
+        f"{name}.html" if names.count(name) == 1 else f"{name}-{i}.html" for i, name in enumerate(names, 1)
+    ]

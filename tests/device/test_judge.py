@@ -21,6 +21,7 @@ from judged_wrong import WRONG
 
 import cukern as ck
 from cukern.cli import main
+from cukern.cli.judge import pages
 from cukern.testing.judge import REASONS
 from cukern.testing.judging import candidate, process
 from cukern.testing.judging.bounds import Bounded
@@ -202,6 +203,10 @@ def test_command_writes_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[s
     page = (tmp_path / "out" / "bad.html").read_text()
     assert "bad.cu:5" in page and "<script" not in page
     assert main(["judge", str(tmp_path / "good.cu"), str(tmp_path / "good.cu")]) == 2
+
+
+def test_candidates_of_one_name_have_pages_of_their_own() -> None:
+    assert pages([Path("a/k.cu"), Path("c.cu"), Path("b/k.cu")]) == ["k-1.html", "c.html", "k-3.html"]
 
 
 def test_a_page_shows_texts_and_runs_none() -> None:

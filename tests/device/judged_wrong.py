@@ -226,6 +226,9 @@ WRONG: dict[str, Wrong] = {
         ),
         "compile",
     ),
+    "a version in its launch": Wrong(
+        "scale", "// launch: scale<__GNUC__>(x, y, n, a, b)\n" + changed(SCALE), "forbidden", "__GNUC__"
+    ),
     # Launches.
     "Python in its launch": Wrong(
         "scale",

@@ -233,8 +233,8 @@ def _template(name: str) -> list[str]:
         return []
 
 
-def _tokens(text: str) -> None:
-    line = 1
+def _tokens(text: str, line: int = 1) -> None:
+    """Refuse words that no kernel needs, in a text that begins at a line."""
     for match in _TOKEN.finditer(text):
         kind, found = match.lastgroup, match[0]
         if kind == "word":
@@ -357,6 +357,7 @@ def parts(text: str) -> tuple[Part, Part | None]:
             call = _CALL.fullmatch(rest)
             if call is None:
                 raise Refused("launch", f"expected // launch: NAME(ARGUMENT, ...), got {rest!r}", number)
+            _tokens(call[1], number)
             args = None if call[2] is None else [one.strip() for one in _split(call[2])]
             launch = Launch(call[1], args, line=number)
             part.launches = [launch] if fresh else [*part.launches, launch]

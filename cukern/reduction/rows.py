@@ -571,6 +571,7 @@ def sum_to_shape(
             and not tape.recording((x, onto))
         ):
             plan = planned((x,), sum.row, load(x.dtype, x.dtype), axes, False, dtype, True)
+            onto._planned()
             result = plan.run((x,), (), onto=onto)
             return result if kept == shape else reshape(result, shape)
         return sum_to_shape(x, shape, dtype) + onto

@@ -15,17 +15,17 @@
 // d += a * b. T is __half, __nv_bfloat16, E4M3, or float for tf32, whose low 13 bits are left out: see as_tf32.
 template <typename T>
 __device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-#define CUKERN_MMA(shape, type)                                                                                  \
+#define CUKERN_MULTIPLY(shape, type)                                                                             \
     asm("mma.sync.aligned." shape ".row.col.f32." type "." type ".f32 "                                          \
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                        \
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                         \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
     static_assert(is_tensor_type<T>, "mma: T is __half, __nv_bfloat16, float or E4M3");
-    if constexpr (is_float16<T>) CUKERN_MMA("m16n8k16", "f16");
-    else if constexpr (is_bfloat16<T>) CUKERN_MMA("m16n8k16", "bf16");
-    else if constexpr (is_e4m3<T>) CUKERN_MMA("m16n8k32", "e4m3");
-    else CUKERN_MMA("m16n8k8", "tf32");
-#undef CUKERN_MMA
+    if constexpr (is_float16<T>) CUKERN_MULTIPLY("m16n8k16", "f16");
+    else if constexpr (is_bfloat16<T>) CUKERN_MULTIPLY("m16n8k16", "bf16");
+    else if constexpr (is_e4m3<T>) CUKERN_MULTIPLY("m16n8k32", "e4m3");
+    else CUKERN_MULTIPLY("m16n8k8", "tf32");
+#undef CUKERN_MULTIPLY
 }
 
 // N = 1, 2 or 4 matrices of 8 by 8 elements of 16 bits, from shared memory. Lanes 8 * i to 8 * i + 7 give the rows of matrix

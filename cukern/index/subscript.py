@@ -417,7 +417,7 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
     layout = x._layout or x._planned()
     if layout.on_host and not watchers and allows_numpy(layout.device):
         number = type(value) in NUMBERS
-        if takes_number(x, value) if number else _takes_array(x, value):
+        if takes_number(x, value) if number else layout.size < LARGE and _takes_array(x, value):
             at: Any = key
             kind = type(key)
             if kind is Array or kind is np.ndarray:

@@ -39,7 +39,8 @@ class NumPyPlan(Plan):
         parameter: float = 0.0,
         onto: Array | None = None,
     ) -> Array:
-        """See :class:`Plan`."""
+        """See :class:`Plan`; the reductions that NumPy computes are added to nothing."""
+        assert onto is None
         problem, result = self.problem, Array._made(self.layouts[0])
         compute, _ = _BY_NUMPY[problem.reduction.name]
         axis = problem.axes[0] if len(problem.axes) == 1 else None

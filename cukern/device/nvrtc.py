@@ -1,7 +1,8 @@
 """NVRTC through ctypes: CUDA C++ to PTX and machine code on a machine without a GPU or CuPy.
 
 The library and CUDA's headers come from NVIDIA's pip wheels where they are installed, else from a
-system toolkit (``CUDA_PATH``, ``CUDA_HOME``, ``/usr/local/cuda``, the loader's own search path).
+system toolkit (``CUDA_PATH``, ``CUDA_HOME``, ``/usr/local/cuda``, that of ``nvcc``, the loader's own search path).
+A toolkit of the same version also has the headers that the wheels lack, such as those of ``crt/``.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import ctypes
 import ctypes.util
 import importlib.util
 import os
+import re
+import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -59,9 +62,14 @@ def _wheels() -> Iterator[Toolkit]:
                     yield Toolkit(str(library), _headers(include, *more))
 
 
-def _system() -> Iterator[Toolkit]:
+def _toolkits() -> list[Path]:
+    nvcc = shutil.which("nvcc")
     roots = [os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), "/usr/local/cuda"]
-    for root in (Path(root) for root in roots if root):
+    return [*(Path(root) for root in roots if root), *([Path(nvcc).resolve().parent.parent] if nvcc else [])]
+
+
+def _system() -> Iterator[Toolkit]:
+    for root in _toolkits():
         for folder in ("lib64", "lib", "targets/x86_64-linux/lib"):
             library = root / folder / "libnvrtc.so"
             if library.exists():
@@ -78,6 +86,17 @@ def _headers(folder: Path, *more: Path) -> tuple[str, ...]:
     return tuple(str(one) for one in (folder, folder / "cccl", *more) if one.is_dir())
 
 
+def _version(include: Path) -> str:
+    """The version of CUDA whose headers a folder has, as ``cuda.h`` defines it; "" if it has none."""
+    header = include / "cuda.h"
+    found = (
+        re.search(r"define CUDA_VERSION (\d+)", header.read_text(errors="replace"))
+        if header.is_file()
+        else None
+    )
+    return found[1] if found else ""
+
+
 @lru_cache(maxsize=1)
 def toolkit() -> Toolkit:
     """The NVRTC that :func:`compile` uses, preferring one with headers.
@@ -91,7 +110,19 @@ def toolkit() -> Toolkit:
             "no NVRTC found, which compiles kernels for CUDA: pip install nvidia-cuda-nvrtc-cu12 "
             "nvidia-cuda-runtime-cu12, or point CUDA_PATH at a CUDA toolkit"
         )
-    return kits[0]
+    kit = kits[0]
+    more = [root / "include" for root in _toolkits()] if kit.includes else []
+    version = _version(Path(kit.includes[0])) if more else ""
+    same = [str(one) for one in more if version and _version(one) == version]
+    return replace(kit, includes=tuple(dict.fromkeys((*kit.includes, *same))))
+
+
+def headers() -> tuple[str, ...]:
+    """The folders of CUDA's headers on this machine; none where there is no NVRTC."""
+    try:
+        return toolkit().includes
+    except DeviceError:
+        return ()
 
 
 @lru_cache(maxsize=1)

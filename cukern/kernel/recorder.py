@@ -391,6 +391,12 @@ def _placed(values: Any, strides: Sequence[int], at: int) -> Array:
     )
     before, after = -sum(one for one in ends if one < 0), sum(one for one in ends if one > 0)
     span = before + after + 1 if values.size else 0
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if span * step > memory:  # the system may promise more than it has
+        raise MemoryError(
+            f"an array of shape {values.shape} with strides {tuple(strides)} spans {span * step} bytes, and this "
+            f"machine has {memory}"
+        )
     whole = creation.empty(span + pad, dtype=values.dtype, device="host")._data
     start = int(whole.__array_interface__["data"][0])
     skip = next((k for k in range(pad) if (start + (k + before) * step - at) % _ALIGNMENT == 0), 0)

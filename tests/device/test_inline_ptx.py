@@ -366,7 +366,7 @@ __global__ void compute(unsigned* x) {
         : "=r"(x[4]) : [laneid] "r"(7u));
     asm(R"(
         { .reg .u32 %%t;   // in a raw string
-          add.u32 %%t, %[a], 3;
+          add.u32 %%t, %1, 3;
           mov.u32 %0, %%t; }
     )" : "=r"(x[5]) : [a] "r"(i));
     TWICE(i);
@@ -394,6 +394,7 @@ def test_ways_of_writing(device: ck.Device, line_break: str) -> None:
         ('asm("addc.u32 %0, %0, 0;" : "+r"(i));', "'addc.u32' takes a carry from another asm statement"),
         ('asm("mov.u32 %0, %%pm0;" : "=r"(i));', "'%pm0' is none that the host knows"),
         ('asm("add.u32 %0, %1, missing;" : "=r"(i) : "r"(i));', "'missing' is no operand or register"),
+        ('asm("mov.u32 %0, %[of];" : "=r"(i) : [of] "r"(i));', "'%[of]' is an operand by its name"),
         ('asm("add.u32 %0;" : "=r"(i));', "'add.u32' has 1 operands here, fewer than it takes"),
         (
             'asm("mma.sync.aligned.m16n8k32.row.col.s32.s4.s4.s32 {%0, %0, %0, %0}, {%0, %0}, {%0}, {%0, %0, %0, %0};"'

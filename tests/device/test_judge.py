@@ -7,6 +7,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +24,7 @@ from judged_wrong import WRONG
 import cukern as ck
 from cukern.cli import main
 from cukern.cli.judge import pages
+from cukern.device.host import compiler
 from cukern.testing.judge import REASONS
 from cukern.testing.judging import candidate, process
 from cukern.testing.judging.bounds import Bounded
@@ -203,6 +206,30 @@ def test_command_writes_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[s
     page = (tmp_path / "out" / "bad.html").read_text()
     assert "bad.cu:5" in page and "<script" not in page
     assert main(["judge", str(tmp_path / "good.cu"), str(tmp_path / "good.cu")]) == 2
+
+
+@pytest.mark.thorough
+def test_compilers_that_guard_stacks_and_buffers_by_default(tmp_path: Path) -> None:
+    command = compiler.compiler().command[0]
+    (tmp_path / "c++").write_text(
+        f'#!/bin/sh\nexec {command} -fstack-protector-all -O2 -D_FORTIFY_SOURCE=2 "$@"\n'
+    )
+    (tmp_path / "c++").chmod(0o755)
+    (tmp_path / "task.py").write_text(
+        "import cukern as ck\n"
+        'task = ck.testing.Task("twice(const float x[n], float y[n], int n)", lambda x: 2 * x, [{"n": 9}], values=[])\n'
+    )
+    (tmp_path / "good.cu").write_text(TWICE)
+    call = [
+        sys.executable,
+        "-m",
+        "cukern",
+        "judge",
+        *(str(tmp_path / name) for name in ("task.py", "good.cu")),
+    ]
+    env = {**os.environ, "CXX": str(tmp_path / "c++")}
+    done = subprocess.run([*call, "--device", "host"], env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_candidates_of_one_name_have_pages_of_their_own() -> None:

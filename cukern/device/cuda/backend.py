@@ -31,7 +31,7 @@ from ..interface import (
     Tiles,
     refuse_beyond_addresses,
 )
-from ..nvrtc import PLAIN
+from ..nvrtc import PLAIN, headers
 from . import architectures, driver, tensor_map, texture
 from .libraries import needed
 from .staging import LARGE, PageLockedMemoryRefused, Staging
@@ -259,8 +259,16 @@ class CudaBackend:
                         if unit.plain:
                             options = (f"--std={standard(unit.text)}", *options[1:], PLAIN)
                         text = driver.waiting(unit) if overlap else unit.text
-                        module = self.xp.RawModule(code=text, options=options)
-                        function = module.get_function(name)
+                        try:
+                            module = self.xp.RawModule(code=text, options=options)
+                            function = module.get_function(name)
+                        except compile_error as error:
+                            if "open source file" not in str(error):
+                                raise
+                            # CuPy's own folders of headers lack some, such as those of crt/.
+                            more = (f"-I{folder}" for folder in headers())
+                            module = self.xp.RawModule(code=text, options=(*options, *more))
+                            function = module.get_function(name)
                 except compile_error as error:
                     raise CompilerFailure(str(error).replace(driver.WAIT, "")) from None
                 attributes = dict(function.attributes)

@@ -34,9 +34,11 @@ _FLAGS = shlex.split(f"-std={DEFAULT_STD} -shared -fPIC -pipe -fvisibility=hidde
 _OPTIMISED, _QUICK = "-O3", "-O1"
 # GCC's -Og leaves out the passes over loops, in a tenth less time than -O1. Without inlining kernels are slow.
 _GCC_QUICK = shlex.split("-Og -finline-functions-called-once -finline-small-functions")
+# Some systems' compilers add guards of stacks and buffers by default, which are calls of the C library.
 # No fast-math: NaN and infinity behave as in NumPy, and all levels give the same bits of whatever C++ gives a value.
 # Pointers may be cast as freely as in CUDA.
 _KERNEL_FLAGS = [
+    *shlex.split("-fno-stack-protector -U_FORTIFY_SOURCE"),
     *shlex.split("-fno-plt -fno-math-errno -fno-trapping-math -ffp-contract=off"),
     # By default compilers avoid 512-bit vectors, with which elementwise functions are faster.
     *(["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []),

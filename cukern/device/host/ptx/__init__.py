@@ -116,7 +116,11 @@ class _Statement:
             return f"!{self.value(operand[1:])}"
         if operand == "_":
             return "cukern_dropped"
-        if re.fullmatch(r"%(?:\d+|\[\w+\])", operand):
+        if operand.startswith("%["):
+            raise self.refused(
+                operand, "is an operand by its name, and CUDA's compilers take it by number alone"
+            )
+        if re.fullmatch(r"%\d+", operand):
             if (known := self.named(operand)) is None:
                 raise self.refused(operand, "is no operand of this statement")
             return known
@@ -350,14 +354,12 @@ def _operands(text: str, first: int, statement: _Statement, outputs: bool) -> li
     given_back = []
     text = re.sub(r'\)\s*(?="[=+&]*\w"\s*\()', "), ", text)  # NVIDIA's compilers do without the comma
     for i, one in enumerate(part for part in parts(text, ",") if part.strip()):
-        match = re.match(r'\s*(?:\[\s*(\w+)\s*\])?\s*"([=+&]*)(\w)"\s*\(', one)
-        if match is None or match[3] not in _CONSTRAINTS:
+        match = re.match(r'\s*(?:\[\s*\w+\s*\])?\s*"([=+&]*)(\w)"\s*\(', one)
+        if match is None or match[2] not in _CONSTRAINTS:
             raise statement.refused(one.strip(), "is no operand of a kind that the host knows")
-        kind, variable = _CONSTRAINTS[match[3]], f"cukern_{match[3]}{first + i}"
+        kind, variable = _CONSTRAINTS[match[2]], f"cukern_{match[2]}{first + i}"
         expression = one[match.end() - 1 :].strip()
         statement.names[0][f"%{first + i}"] = variable
-        if match[1]:
-            statement.names[0][f"%[{match[1]}]"] = variable
         if outputs and statement.in_place:
             statement.declared.append(f"auto& {variable} = {expression};")
             given_back.append("")
@@ -365,7 +367,7 @@ def _operands(text: str, first: int, statement: _Statement, outputs: bool) -> li
         if outputs and not re.fullmatch(r"\(\s*\w+\s*\)", expression):  # such as *p++, evaluated once
             statement.declared.append(f"auto&& {variable}_place = {expression};")
             expression = f"({variable}_place)"
-        reads = not outputs or "+" in match[2]
+        reads = not outputs or "+" in match[1]
         statement.declared.append(f"{kind} {variable} = {f'({kind}){expression}' if reads else '0'};")
         if outputs:
             given_back.append(f"cukern::give_back({expression}, {variable});")

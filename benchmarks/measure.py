@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,10 +49,19 @@ class Benchmark:
         columns: the table's heads.
         arguments: those of the command line, ``--scale N``, ``--only WORD``, ``--quick`` and ``--out FILE``; the
             process's own if not given.
+        numbers: further options of the script, with a number as their value, 0 if not given, and what they mean.
+
+    Attributes:
+        number: the value of each of these.
     """
 
     def __init__(
-        self, doc: str | None, title: str, columns: Sequence[str], arguments: Sequence[str] | None = None
+        self,
+        doc: str | None,
+        title: str,
+        columns: Sequence[str],
+        arguments: Sequence[str] | None = None,
+        numbers: Mapping[str, str] | None = None,
     ) -> None:
         parser = argparse.ArgumentParser(
             description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -61,7 +70,10 @@ class Benchmark:
         parser.add_argument("--only", default="", help="a word of the cases that are measured")
         parser.add_argument("--quick", action="store_true", help="leave out what takes long to compile")
         parser.add_argument("--out", type=Path, help="a file for the table")
+        for name, meaning in (numbers or {}).items():
+            parser.add_argument(f"--{name}", type=int, default=0, metavar="N", help=meaning)
         options = parser.parse_args(arguments)
+        self.number: dict[str, int] = {name: getattr(options, name) for name in numbers or {}}
         self.scale: int = options.scale
         self.quick: bool = options.quick
         self._only: str = options.only

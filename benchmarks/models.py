@@ -1,12 +1,13 @@
 """Training steps of whole programs that nothing here was tuned for, beside PyTorch's eager, compiled and recorded ones.
 
-Usage: python benchmarks/models.py [--scale N] [--only WORD] [--quick] [--out FILE]
+Usage: python benchmarks/models.py [--scale N] [--only WORD] [--quick] [--profile N] [--out FILE]
 
 The programs are those of the folder `programs`, each written once for either library. The sides begin with the same
 weights and see the same numbers, with AdamW; their first losses are compared. A program's side in JAX takes part if JAX
 is installed. The time is the host's between two points at which the device has nothing to do, divided by the
 steps between them: the median of rounds in which the sides take turns. A side that fails is a row that says why.
-`--scale` divides sizes, for a try without a GPU; `--quick` leaves out what PyTorch compiles.
+`--scale` divides sizes, for a try without a GPU; `--quick` leaves out what PyTorch compiles; `--profile` shows the
+N kernels that take longest, as PyTorch's profiler sees them, of the captured step and of the fastest of the others.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from gpt2_profile import profiled
 from measure import FIRST, Benchmark, graphed, milliseconds, torch
 from programs import PROGRAMS, Program
 from programs.libraries import OURS, peer
@@ -28,6 +30,8 @@ import cukern as ck
 OPTIONS: dict[str, Any] = {"lr": 1e-4, "weight_decay": 0.01}
 #: Axes of a batch of images.
 IMAGES = 4
+#: Steps that are profiled, and characters of a kernel's name that are shown.
+PROFILED, NAME = 3, 100
 Step = Callable[[], Any]
 
 
@@ -167,6 +171,22 @@ def measured(bench: Benchmark, program: Program) -> None:
         if not apart <= program.apart:
             shown += f" (the first differs by {apart:.2g} of it, expected {program.apart:.2g} at most)"
         bench.row(program, side, taken, seconds[side], shown)
+    if bench.number["profile"] and torch is not None and torch.cuda.is_available():
+        others = {side: taken for side, taken in zip(steps, times, strict=True) if "cukern" not in side}
+        for side in ("cukern, captured", *sorted(others, key=others.__getitem__)[:1]):
+            if side in steps:
+                show_kernels(bench, program, side, steps[side])
+
+
+def show_kernels(bench: Benchmark, program: Program, side: str, step: Step) -> None:
+    """Add rows of the kernels that take longest in a step, and one of their sum."""
+    kernels = profiled(step, PROFILED)
+    count, total = (sum(one[i] for one in kernels.values()) for i in range(2))
+    bench.row(program, f"{side}: {count:g} kernels", f"{total / 1e3:.3f}", None, "")
+    for name, (times, taken) in sorted(kernels.items(), key=lambda one: -one[1][1])[
+        : bench.number["profile"]
+    ]:
+        bench.row("", f"{times:g} x", f"{taken / 1e3:.3f}", None, f"`{name[:NAME]}`")
 
 
 def first_line(error: Any) -> str:
@@ -176,7 +196,10 @@ def first_line(error: Any) -> str:
 
 def main() -> None:
     bench = Benchmark(
-        __doc__, "steps of whole programs", ["program", "step", "ms", "s until step 5", "first losses"]
+        __doc__,
+        "steps of whole programs",
+        ["program", "step", "ms", "s until step 5", "first losses"],
+        numbers={"profile": "kernels that are shown of a step"},
     )
     for program in bench.chosen(PROGRAMS):
         measured(bench, program)

@@ -201,7 +201,9 @@ def launched(tool: str, wrong: bool, numbers: list[int], deadline: float, out: A
             if "REFUSED" in own:
                 print(json.dumps({"refused": pairs()[int(number)].name, "why": own[-400:]}), file=sys.stderr)
                 continue
-            _tell(out, int(number), wrong, tool, _FOUND.search(own) is not None, "<planted" in own)
+            pair, places = pairs()[int(number)], re.findall(r"<planted[^>]*>:\d+", own)
+            line = pair.named(places) if isinstance(pair, Public) else bool(places)
+            _tell(out, int(number), wrong, tool, _FOUND.search(own) is not None, line)
         rest = [number for number in rest if str(number) not in pieces[1::2]]
 
 

@@ -388,6 +388,8 @@ class Operation:
     Attributes:
         input_forms, output_forms: shape, dtype and device of each.
         materialize: whether ``vjp`` gets zeros for an output that has no cotangent.
+        adds: whether ``vjp`` takes ``before=``, by the number of an input the cotangent that its own is added to. It
+            takes out those whose sums it returns.
     """
 
     name: str
@@ -395,6 +397,7 @@ class Operation:
     output_forms: Sequence[Likeness]
     vjp: Vjp
     materialize: bool = True
+    adds: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -531,8 +534,24 @@ def _pull(
         if array is not None and (array._storage.version != versions[i] or isinstance(array, Forgotten)):
             arrays = read(operation.name, saved, versions)
             break
+    others: dict[int, Any] = {}
+    if operation.adds:
+        for i, key in enumerate(inputs):
+            if (
+                needs[i]
+                and key in cotangents
+                and key not in inputs[:i]
+                and type(cotangents[key]) is not Parts
+            ):
+                others[i] = cotangents[key]
     try:
-        gradients = operation.vjp(of_outputs, arrays, needs, *values)
+        if others:
+            added = set(others)
+            gradients = operation.vjp(of_outputs, arrays, needs, *values, before=others)
+            for i in added.difference(others):
+                del cotangents[inputs[i]]
+        else:
+            gradients = operation.vjp(of_outputs, arrays, needs, *values)
     except Exception as error:
         error.add_note(f"while computing the gradient of {operation.name}")
         raise

@@ -15,12 +15,13 @@ from ..array.creation import asarray
 from ..array.operators import CALLS, FUNCTIONS
 from ..autodiff import recompute, tape
 from ..cache import Cache
+from ..kernel.plan import serial
 from ..kernel.strides import broadcast_shapes
 from . import summed
 from .graph import COMPARISONS, SYMBOLS, Expr, Node, call, cast, input_node, scalar_node, substitute, symbolic
 from .operands import first_array, public, require_array
 from .plan import Plan, plan_for, planned, run_into
-from .program import Backward, Program, program
+from .program import Backward, Program, onto, program
 from .row import Scalar, is_scalar
 from .summed import Totals, totals_of
 from .ufunc import Casting, Ufunc, can_cast, written
@@ -92,8 +93,10 @@ def _record(
         operation = None
         if any(backward.results):
             forms = plan.operands[: len(arrays)]
-            pull = partial(pulled, backward, totals_of(backward, forms, shape))
-            operation = tape.Operation(plan.program.name, forms, plan.layouts, pull)
+            totals = totals_of(backward, forms, shape)
+            pull = partial(pulled, backward, totals)
+            adds = backward.program is not None and totals is None
+            operation = tape.Operation(plan.program.name, forms, plan.layouts, pull, adds=adds)
             if backward.program is not None:
                 _expect(plan, backward, backward.program)
         inputs, outputs = backward.saved("input"), backward.saved("output")
@@ -139,19 +142,26 @@ def pulled(
     saved: Sequence[Array],
     needs: Sequence[bool] | None,
     scalars: Sequence[Scalar] = (),
+    before: dict[int, Array] | None = None,
 ) -> list[Array | None]:
     """The inputs' cotangents, computed by at most one kernel.
 
     Args:
         needs: which of them are needed; only read where there are ``totals``.
         totals: the cotangents that are sums, which the kernel may make too; else they are left to be summed.
+        before: cotangents of inputs that were there before. The kernel adds to them, and they are taken out.
     """
+    added: list[Array] = []
+    if before and (which := _sums(backward, before, cotangents[0])):
+        backward = onto(backward, which)
+        added = [before.pop(i) for i in which]
     gradients: Sequence[Array] | dict[int, Array] = ()
     sums: dict[int, Array] = {}
     if backward.program is not None:
         kept, inputs = iter(saved), []  # loops, because a comprehension is a function call before Python 3.12
         for kind, k in backward.sources:
             inputs.append(cotangents[k] if kind == "cotangent" else next(kept))
+        inputs += added
         numbers = [scalars[k] for k in backward.scalars] if scalars else ()
         both = None
         if totals and needs and all(needs[one.result] for one in totals.sums) and not tape.recording(inputs):
@@ -164,6 +174,27 @@ def pulled(
         else:
             cotangents_of.append((cotangents if result[0] == "cotangent" else gradients)[result[1]])
     return cotangents_of
+
+
+#: Elements from which a kernel of the host adds to a cotangent: for fewer, compiling another one takes longer.
+_MANY_ON_HOST = 1 << 18
+
+
+def _sums(backward: Backward, before: dict[int, Array], g: Array) -> tuple[int, ...]:
+    """The inputs whose cotangents a kernel adds to those before."""
+    if serial(g.device) and g.size < _MANY_ON_HOST:
+        return ()
+    made = backward.results
+    return tuple(
+        [
+            i
+            for i, one in before.items()
+            if one.shape == g.shape
+            and (at := made[i]) is not None
+            and at[0] == "output"
+            and made.count(at) == 1
+        ]
+    )
 
 
 #: (row, default dtype, dtype or Python type of each operand) -> program

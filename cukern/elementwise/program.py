@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from .. import dtypes
@@ -205,6 +206,21 @@ def _saving_least(roots: list[Node], outputs: Sequence[Node], k: int, m: int) ->
         return sum(node.kind == "input" and not k <= node.value < k + m for node in order(nodes))
 
     return reading if count(reading) <= count(roots) else roots
+
+
+@lru_cache(maxsize=4096)
+def onto(backward: Backward, which: tuple[int, ...]) -> Backward:
+    """The same with some inputs' cotangents added to others, which are further inputs of the program."""
+    own = backward.program
+    assert own is not None
+    inputs, outputs = list(own.inputs), list(own.outputs)
+    for i in which:
+        result = backward.results[i]
+        assert result is not None
+        made = outputs[result[1]]
+        outputs[result[1]] = call(FUNCTIONS["add"], (made, input_node(len(inputs), made.dtype)))
+        inputs.append(made.dtype)
+    return backward._replace(program=program(f"{own.name}_onto", outputs, inputs, own.scalars))
 
 
 def compact(name: str, roots: Sequence[Node]) -> tuple[Program, tuple[int, ...], tuple[int, ...]]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern.elementwise import function
 from cukern.testing import assert_close, gradcheck
 
 Views = Callable[[ck.Array], list[ck.Array]]
@@ -70,6 +71,30 @@ def test_halves_of_an_array_have_one_launch(device: ck.Device, launches: list[st
     launches.clear()
     assert_close(tape.gradient(loss, x), ck.concat([x[:, 512:], x[:, :512]], 1))
     assert "add" not in launches
+
+
+def test_kernels_add_to_the_cotangents_before(
+    device: ck.Device, launches: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(function, "_MANY_ON_HOST", 0)
+    rng = np.random.default_rng(0)
+    x, w, row = (ck.asarray(rng.standard_normal(shape)) for shape in ((4, 5), (5, 4), (5,)))
+
+    def loss(x: ck.Array, w: ck.Array, row: ck.Array) -> ck.Array:
+        h, v = ck.tanh(x), w.T
+        return ck.sum(ck.exp(h) * v + ck.sin(h) * h * x + x * x * row + v * ck.where(x > 0, h, h))
+
+    assert gradcheck(loss, [x, w, row], order=2)
+    with ck.Tape(persistent=True) as tape:
+        tape.watch(x, w, row)
+        y = loss(x, w, row)
+    first = tape.gradient(y, [x, w, row])
+    launches.clear()
+    for again, one in zip(tape.gradient(y, [x, w, row]), first, strict=True):
+        assert_close(again, one, rtol=0)
+    sums = [name for name in launches if name.endswith("_onto")]
+    assert sums == [f"{name}_vjp_onto" for name in ("multiply", "multiply", "sin", "multiply", "exp", "tanh")]
+    assert launches.count("add") == 1  # of where's two operands
 
 
 @pytest.mark.parametrize("pad", [True, False], ids=["pad", "subscript"])

@@ -23,6 +23,7 @@ from ..index.assemble import tile
 from ..kernel.plan import on
 from ..launch.family import Family
 from ..shape.views import reshape, swapaxes
+from .aligned import Aligned
 from .blas import multiply
 from .few_rows import FewRows
 from .library import InSteps, Library, LibraryEpilogue
@@ -136,6 +137,7 @@ PRODUCT: Family[Product] = Family(
     FewRows,
     Panels,
     InSteps,
+    Aligned,
     reference=reference,
     samples=samples,
 )

@@ -21,6 +21,7 @@ from ..elementwise.graph import Node, cast, input_node
 from ..elementwise.program import Program
 from ..elementwise.table import add, relu
 from ..kernel.plan import Plan, on
+from ..kernel.sizes import divide_up
 from ..kernel.strides import broadcast_shapes
 from ..launch import cost
 from ..launch.variant import Variant
@@ -129,6 +130,9 @@ LATENCY = 1.1e-6
 SPLITTING = 3.1e-8
 #: The share of the bandwidth that a separate epilogue reaches: measured on an H200.
 SEPARATE = 0.63
+#: Where rows are misaligned: rows and columns of a library's tiles, and the seconds in which a multiprocessor adds
+#: :data:`MISALIGNED_DEPTH` products to all elements of one. Measured on an H200.
+MISALIGNED_TILES, MISALIGNED_DEPTH = ((32, 3.6e-7), (128, 1.16e-6)), 32
 #: The rate of the host's library beside plain C++.
 BLAS_RATE = 8
 
@@ -152,7 +156,13 @@ def library_seconds(problem: Product, limits: Properties, others: int = 0) -> fl
     share = TENSOR_CORE_EFFICIENCY[size] * cost.TENSOR_CORES[size] if tensor_cores else EFFICIENCY
     rate = share * cost.flops(limits)
     begins = cost.launch(limits) + LATENCY + SPLITTING * math.sqrt(k * size)
-    return begins + math.hypot(problem.operations / rate, moving)
+    multiplying = problem.operations / rate
+    if problem.misaligned:
+        multiplying = divide_up(k, MISALIGNED_DEPTH) * min(
+            seconds * cost.waves(batches * divide_up(m, tile) * divide_up(n, tile), limits)
+            for tile, seconds in MISALIGNED_TILES
+        )
+    return begins + math.hypot(multiplying, moving)
 
 
 @dataclass(frozen=True)

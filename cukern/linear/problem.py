@@ -29,6 +29,10 @@ _BEYOND = 256
 _LONG = re.compile(r"/|\b(?!(?:float|double|maximum|minimum|fabs|floor)\()[a-zA-Z_]\w*\(")
 
 
+#: Rows and columns from which a library multiplies by tiles, whose kernels are slow where rows are misaligned.
+_LEAST_MISALIGNED = 16
+
+
 class Factor(NamedTuple):
     """How a factor lies in memory: the steps through the batch and between its contiguous rows, in elements.
 
@@ -85,6 +89,11 @@ class Gemm(NamedTuple):
     alone: bool = False
     mapped: int = 0
     function: bool = False
+
+    @property
+    def whole_rows(self) -> bool:
+        """Whether the rows of the result begin at multiples of 16 bytes."""
+        return self.n * self.itemsize % ACCESS == 0
 
     @property
     def matrix(self) -> bool:
@@ -172,6 +181,15 @@ def _any_factor(batch: int, along_depth: int, along_own: int, k: int, size: int)
     by_depth = abs(along_depth) <= abs(along_own)
     unit, row = (along_depth, along_own) if by_depth else (along_own, along_depth)
     return Factor(batch, row, by_depth, unit)
+
+
+def is_misaligned(one: Layout) -> bool:
+    """Whether rows of matrices, contiguous along one of their axes, begin at other addresses than multiples of 16."""
+    (rows, columns), (row, column), unit = one.shape[-2:], one.strides[-2:], one.dtype.itemsize
+    if unit not in (row, column):
+        return False
+    steps = [step for size, step in ((rows, row), (columns, column)) if step != unit and size > 1]
+    return not one.aligned or any(step % ACCESS for step in (*steps, *one.strides[:-2]))
 
 
 def is_wide(gemm: Gemm) -> bool:
@@ -399,10 +417,20 @@ class Product(NamedTuple):
         return math.prod(self.batch), self.a.shape[-2], self.right.shape[-1], self.a.shape[-1]
 
     @property
+    def misaligned(self) -> bool:
+        """Whether rows of 16-bit factors or of the result begin where a library's fast kernels do not take them."""
+        _, m, n, _ = self.sizes
+        if self.float_bytes != 2 or min(m, n) < _LEAST_MISALIGNED:
+            return False
+        return n * 2 % ACCESS != 0 or any(is_misaligned(one) for one in (self.a, self.b))
+
+    @property
     def features(self) -> dict[str, Any]:
         """What its time depends on."""
         gemm, (batches, m, n, k) = self.gemm or self.strided, self.sizes
+        begins = {"misaligned": True} if self.misaligned else {}
         return {
+            **begins,
             "dtype": "tf32" if self.tf32 else dtypes.info(self.elem).name,
             "then": self.then,
             "rows": self.rows is not None,

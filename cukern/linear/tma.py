@@ -133,13 +133,14 @@ class Tma(OneLaunch):
         # Sums that are saved too are stored from the registers of one tile. Where nothing follows, ptxas lets the
         # products of a ping-pong kernel wait for one another.
         for one in TMA_TILES if gemm.itemsize == 2 else TF32_TMA_TILES:
-            if (gemm.saves and one.deferred) or (one.deferred and one.loads_matrix != (gemm.mapped > 0)):
+            whole = gemm.whole_rows and not gemm.saves and one.loads_matrix == (gemm.mapped > 0)
+            if one.deferred and not whole:
                 continue
             if gemm.alone and gemm.itemsize == 2 and one.ping_pong:
                 continue
             if one.count(gemm) <= LARGEST_INDEX:
-                whole = gemm.batches > 1 and one.count(gemm) <= _IN_GROUP * gemm.batches
-                yield replace(one, cluster_stride=_GROUPS) if whole else one
+                few = gemm.batches > 1 and one.count(gemm) <= _IN_GROUP * gemm.batches
+                yield replace(one, cluster_stride=_GROUPS) if few else one
 
     def seconds(self, gemm: Gemm, limits: Properties) -> float:
         """The tiles of the busiest multiprocessor."""
@@ -159,6 +160,9 @@ class Tma(OneLaunch):
     def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
         """See :class:`.OneLaunch`."""
         prog, begins = _begun(program, gemm) if self.deferred else (program, 0)
+        gemm = (
+            gemm if gemm.whole_rows else gemm._replace(paired=())
+        )  # the last pair of a row may be half of one
         count, blocks = self.count(gemm), self.blocks or limits.multiprocessors
         most = max(1, blocks // self.cluster) * self.cluster
         fewest = divide_up(count, divide_up(count, most))  # of blocks that make as many tiles each
@@ -171,14 +175,14 @@ class Tma(OneLaunch):
                 "begins": begins,
                 "mapped": gemm.mapped if self.loads_matrix else 0,
                 "depth": _LINE // gemm.itemsize,
-                "wide": True,
+                "wide": gemm.whole_rows,
             },
             params=(tiled_sizes(gemm, self.tiles(gemm)), epilogue_steps(gemm.operands)),
             maps=self.maps(gemm, program, elem),
         )
 
     def maps(self, gemm: Gemm, program: Program, elem: dtypes.DType) -> dict[int, list[Tiles]]:
-        """How the kernel finds tiles of the factors, of a matrix that it loads, and of D.
+        """How the kernel finds tiles of the factors, of a matrix that it loads, and of D in rows as tensor maps have.
 
         Args:
             gemm: the product.
@@ -197,6 +201,8 @@ class Tma(OneLaunch):
             steps = tuple(gemm.itemsize * one or ACCESS for one in (batch, step))
             shape = (gemm.batches if batch else 1, gemm.m, gemm.n)
             maps[1 + gemm.mapped] = [Tiles(0, elem, shape, steps, part, line, False, _FETCHED)]
+        if not gemm.whole_rows:
+            return maps
         shape, strides = (gemm.batches, gemm.m, gemm.n), (gemm.m * row, row)
         last = 1 + len(program.inputs) + len(program.scalars) + gemm.saves
         maps[last] = [Tiles(0, elem, shape, strides, part, line, True)]
@@ -260,15 +266,14 @@ def _begun(prog: Program, gemm: Gemm) -> tuple[Program, int]:
 
 
 def takes(gemm: Gemm) -> bool:
-    """Whether tensor maps describe the product: all step forward by 16 bytes, and no two rows have one address.
+    """Whether tensor maps describe the factors: all step forward by 16 bytes, and no two rows have one address.
 
     Floats have to be contiguous along the depth: the tensor cores do not read them otherwise.
     """
     size = gemm.itemsize
-    steps = size * gemm.m * gemm.n < _LONGEST_STRIDE and size * gemm.n % ACCESS == 0
     return (
         (size == 2 or (size == 4 and gemm.a.by_depth and gemm.b.by_depth))
-        and steps
+        and size * gemm.m * gemm.n < _LONGEST_STRIDE
         and all(
             one.batch >= 0
             and (one.row > 0 or (gemm.k if not one.by_depth else across) == 1)

@@ -17,7 +17,7 @@ from ..elementwise.plan import converter
 from ..elementwise.program import Program
 from ..kernel import Kernel
 from ..kernel.plan import Plan, on
-from ..kernel.sizes import ACCESS, divide_up, power_of_two
+from ..kernel.sizes import divide_up, power_of_two
 from ..launch import cost
 from ..launch.params import Given, Params
 from ..launch.variant import Launch, Run, Variant, prepared
@@ -368,12 +368,12 @@ class TensorCores(OneLaunch):
 
     @classmethod
     def fits(cls, problem: Product, limits: Properties) -> str:
-        """For 16-bit floats in rows that begin at multiples of 16 bytes, with something after the product."""
+        """For 16-bit factors in rows that begin at multiples of 16 bytes, and what a library leaves or is slow at."""
         if problem.float_bytes != 2:
             return "for 16-bit floats"
         if problem.gemm is None:
             return "factors do not lie in rows that begin at multiples of 16 bytes"
-        if _is_left(problem):
+        if _is_left(problem) and not problem.misaligned:
             return NOTHING_FOLLOWS
         return "" if next(cls.configs(problem, limits), None) else "no tile has whole rows"
 
@@ -413,7 +413,7 @@ class TensorCores(OneLaunch):
             constants={
                 **tiled_variables(program, elem, gemm, self.tile_m, self.tile_n),
                 "depth": self.depth,
-                "wide": gemm.n * gemm.itemsize % ACCESS == 0,
+                "wide": gemm.whole_rows,
             },
             params=(tiled_sizes(gemm, tiles), epilogue_steps(gemm.operands)),
         )

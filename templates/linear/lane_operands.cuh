@@ -21,13 +21,16 @@ struct PairOperands {
     << "PairOf<2 * sizeof(%s)>::type" % x.type if x.paired else x.compute >> a<< x.k >><< "" if x.paired else "[2]" >>;
 <% endfor %>
 
-    __device__ __forceinline__ void load(const Epilogue& epilogue, int batch, int row, int column) {
+    // With AT_END columns from the n-th on are others'; operands in pairs have whole ones.
+    template <bool AT_END>
+    __device__ __forceinline__ void load(const Epilogue& epilogue, int batch, int row, int column, int n) {
 <% for x in operands_loaded %>
 <% if x.paired %>
-        a<< x.k >> = *(const decltype(a<< x.k >>)*)epilogue.at<< x.k >>(batch, row, column);
+        a<< x.k >> = *(const decltype(a<< x.k >>)*)epilogue.at<< x.k >>(batch, row, AT_END ? minimum(column, n - 2) : column);
 <% else %>
 #pragma unroll
-        for (int j = 0; j < 2; ++j) a<< x.k >>[j] = cast< << x.compute >> >(*epilogue.at<< x.k >>(batch, row, column + j));
+        for (int j = 0; j < 2; ++j)
+            a<< x.k >>[j] = cast< << x.compute >> >(*epilogue.at<< x.k >>(batch, row, AT_END ? minimum(column + j, n - 1) : column + j));
 <% endif %>
 <% endfor %>
     }
@@ -39,7 +42,7 @@ struct PairOperands {
 struct PartOperands {
     PairOperands of[2][groups];
 
-    // Those beyond the last row or column are others'; rows of D have whole pairs.
+    // Those beyond the last row or column are others'.
     __device__ __forceinline__ void load(const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column) {
         const int own_row = row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, own_column = column + threadIdx.x % 4 * 2;
         if (row + 64 <= sizes.m && column + line <= sizes.n) load_within(epilogue, batch, own_row, own_column, sizes.m, sizes.n);
@@ -50,7 +53,7 @@ struct PartOperands {
 #pragma unroll
         for (int i = 0; i < 2 * groups; ++i) {
             const int half = i / groups, group = i % groups, r = row + half * 8, c = column + group * 8;
-            of[half][group].load(epilogue, batch, AT_END ? minimum(r, m - 1) : r, AT_END ? minimum(c, n - 2) : c);
+            of[half][group].load<AT_END>(epilogue, batch, AT_END ? minimum(r, m - 1) : r, c, n);
         }
     }
 };

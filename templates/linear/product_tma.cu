@@ -1,13 +1,14 @@
 // Warp-specialized, persistent GEMM of sm_90a: D = epilogue(A @ B) by wgmma and TMA, for A (m, k) and B (k, n) of 16-bit floats, or
 // of floats that are contiguous along k and truncated to tf32, in batches: sums in float, and the epilogue an elementwise expression
 // of the sum and of operands that broadcast to (m, n). Tensor maps describe the factors, each contiguous along one of its two axes,
-// and D, in rows that begin at multiples of 16 bytes.
+// in rows that begin at multiples of 16 bytes; and D, if its rows do too (`wide`): else threads store its parts.
 // Launch: blocks of three warpgroups, two consumers and a producer. Consumers share the rows of each tile: they keep a finished tile
 // of 16-bit elements in registers, and store its parts while the first k-blocks of the next are multiplied. Or they compute tiles in
 // ping-pong, so that one stores its tile while the other multiplies.
 // With `saves` it stores the sums too, straight from registers.
 // Shared, dynamic: the stages, then for each warpgroup slots for parts of 64 lines of D; 1024 bytes before for alignment.
 <% include "linear/product_tma.cuh" %>
+using Target = << "const TensorMap&" if wide else "Out*" >>;  // D
 constexpr bool keeps = !ping_pong && sizeof(Out) == 2;  // the registers do not suffice for more bytes
 constexpr int across = tile_n / line, tile_parts = rows / 64 * across;  // parts side by side, and all of a warpgroup
 static_assert(tile_parts % slots == 0, "a part has the same slot in each tile, as the wait for stores assumes");
@@ -27,21 +28,34 @@ struct Kept {
         }
     }
     // Stores the part from column `x` on through shared memory, by all threads of the warpgroup.
-    __device__ __forceinline__ void store(const TensorMap& d, const Sizes& sizes, int group, int batch, int row, int column, int x, T* to) const {
-        const int warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+    __device__ __forceinline__ void store(Target d, const Sizes& sizes, int group, int batch, int row, int column, int x, T* to) const {
+        const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+<% if wide %>
         if (threadIdx.x % 128 == 0) wait_stores_read<slots - 1>();
+<% endif %>
         barrier_sync(1 + group, 128);  // the part may be written again
 #pragma unroll
         for (int i = 0; i < 2 * groups; ++i) {  // chunks are swizzled as in a k-block, and as the map says
             const int own = i % groups * 8 + 2 * q;
             *(Pair*)(to + (16 * warp + i / groups * 8 + g) * line + (own / chunk ^ g) * chunk + own % chunk) = pairs[x / 4 + i];
         }
+<% if wide %>
         fence_to_async();
         barrier_sync(1 + group, 128);
         if (threadIdx.x % 128 == 0) {
             if (row < sizes.m && column + x < sizes.n) store_tile(d, {batch, row, column + x}, to);
             commit_stores();
         }
+<% else %>
+        barrier_sync(1 + group, 128);
+        Out* const corner = d + ((index)batch * sizes.m + row) * sizes.n + column + x;
+        for (int r = warp; r < 64 && row + r < sizes.m; r += 4) {
+#pragma unroll
+            for (int c = lane; c < line; c += 32) {
+                if (column + x + c < sizes.n) corner[sizes.row(r) + c] = ((const Out*)to)[r * line + (c / chunk ^ r % 8) * chunk + c % chunk];
+            }
+        }
+<% endif %>
     }
 };
 
@@ -54,14 +68,14 @@ struct Kept {
 extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< cluster >>, 1, 1) << name >>(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
     << parameters | trim >>
-    const __grid_constant__ TensorMap d, Sizes sizes, Steps steps)
+    << "const __grid_constant__ TensorMap d" if wide else "Out* d" >>, Sizes sizes, Steps steps)
 {
     const Epilogue epilogue{<< arguments | trim >> steps};
     extern __shared__ __align__(128) unsigned char shared[];
     __shared__ MBarrier full[stages], empty[stages];
     const Ring ring(shared, full, empty);
     // Not in ping-pong: ptxas then puts the instructions of the epilogue in another order, which was slower.
-    if (!ping_pong && threadIdx.x == 256) prefetch_map(a), prefetch_map(b), prefetch_map(d);
+    if (!ping_pong && threadIdx.x == 256) prefetch_map(a), prefetch_map(b)<< ", prefetch_map(d)" if wide >>;
     ring.open();
     const int k_blocks = maximum(divide_up(sizes.k, depth), 1), group = own_group();
     if (group == 2) {
@@ -135,5 +149,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
 #pragma unroll
         for (int i = 0; i < tile_parts; ++i) store(i);
     }
+<% if wide %>
     if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+<% endif %>
 }

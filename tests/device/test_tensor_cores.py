@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
+from nn_support import close, sized
 from product_support import make_plan
 
 import cukern as ck
-from cukern import dtypes
+from cukern import dtypes, nn
+from cukern.array.layout import fresh_layout
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import Program, program
+from cukern.launch.family import STAND_IN
+from cukern.linear.aligned import Aligned
+from cukern.linear.families import PRODUCT
+from cukern.linear.library import Library
+from cukern.linear.problem import Product
+from cukern.linear.tma import Tma
 from cukern.linear.variants import OneLaunch, TensorCores
 from cukern.testing import assert_close
 
@@ -113,3 +124,44 @@ def test_layouts_that_the_kernel_cannot_take(device: ck.Device) -> None:
     )
     if device.kind == "cuda":
         assert plan(random(device, "bfloat16", 16, 25)[:, 1:], b) is None
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (lambda x: x(40, 37), lambda x: x(37, 24)),
+        (lambda x: x(37, 41).mT, lambda x: x(37, 25)),
+        (lambda x: x(2, 40, 74)[:, :, 1:38], lambda x: x(2, 25, 37).mT),
+    ],
+    ids=["rows", "transposed", "views"],
+)
+def test_factors_whose_rows_begin_anywhere(
+    device: ck.Device, left: Callable[..., ck.Array], right: Callable[..., ck.Array]
+) -> None:
+    """They are copied to rows that begin at multiples of 16 bytes, in their order."""
+    a, b = (one(partial(random, device, "bfloat16")) for one in (left, right))
+    with ck.kernels_only(), PRODUCT.only("aligned copies", "tensor cores") as used:
+        made = a @ b
+    assert [one.name for one in used] == ["aligned copies", "tensor cores"]
+    close(made, sized(np.matmul, a, b))
+    if b.ndim == 2:  # a bias is added by another kernel
+        weight, bias = b.mT, random(device, "bfloat16", b.shape[-1])
+        with ck.kernels_only(), PRODUCT.only("aligned copies", "tensor cores"):
+            close(nn.linear(a, weight, bias), sized(lambda a, w, c: a @ w.T + c, a, weight, bias))
+
+
+def test_libraries_are_left_where_they_are_slow() -> None:
+    """At sizes of a vocabulary that is no multiple of 8, by the cost models of an H200."""
+    host = ck.Device("host")
+    form = partial(fresh_layout, host, ck.bfloat16)
+    tokens, weight, classes = form((8192, 768)), form((50257, 768)), form((8192, 50257))
+    for problem, best in (
+        (Product(tokens, weight, transposed=True), "tma"),
+        (Product(classes, weight), "aligned copies"),
+    ):
+        costs = {
+            kind.name: min(one.cost(problem, STAND_IN) for one in kind.configs(problem, STAND_IN))
+            for kind in (Library, Tma, Aligned)
+            if not kind.fits(problem, STAND_IN)
+        }
+        assert min(costs, key=costs.__getitem__) == best, costs

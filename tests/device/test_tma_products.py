@@ -91,6 +91,22 @@ def test_floats_are_cut_to_tf32(device: ck.Device, tile: Tma) -> None:
     assert_close(plan(a, b, bias), exact, rtol=0, atol=2e-6 * size)
 
 
+@pytest.mark.parametrize("tile", [TALL, SQUARE], ids=["tall", "ping-pong"])
+def test_rows_of_the_result_that_begin_anywhere(device: ck.Device, tile: Tma) -> None:
+    """Threads store them; several tiles a block, batches, and a matrix that is added."""
+    with ck.testing.checked() if device.kind == "host" else nullcontext():
+        a, b = random(device, "bfloat16", 3, 136, 72), random(device, "bfloat16", 3, 391, 72).mT
+        check(a, b, random(device, "bfloat16", 3, 136, 391), replace(tile, blocks=2))
+        check(a, b, random(device, "bfloat16", 391), replace(tile, blocks=2))
+
+
+def test_which_tiles_store_rows_that_begin_anywhere(device: ck.Device) -> None:
+    a = random(device, "bfloat16", 136, 72)
+    gemm = gemm_of(a._planned(), random(device, "bfloat16", 391, 72).mT._planned(), [])
+    assert gemm is not None and takes(gemm)
+    assert {one.deferred for one in Tma.tiles_for(gemm)} == {False}
+
+
 def test_operands_in_pairs(device: ck.Device) -> None:
     """Two neighbours are read at once where they lie in pairs: not with an odd step or start, or across columns."""
     a, b = random(device, "bfloat16", 136, 72), random(device, "bfloat16", 72, 264)
@@ -386,7 +402,7 @@ def test_what_tensor_maps_take() -> None:
     assert takes(gemm._replace(itemsize=4))
     assert not takes(gemm._replace(itemsize=4, b=Factor(0, 4096, False)))
     assert not takes(gemm._replace(itemsize=8))
-    assert not takes(gemm._replace(n=4095))
+    assert takes(gemm._replace(n=4095))
     assert not takes(gemm._replace(a=Factor(0, 0, True)))
     assert takes(gemm._replace(a=Factor(0, 0, True), m=1))
     assert not takes(gemm._replace(batches=2, b=Factor(-4096, 4096, True)))

@@ -359,7 +359,7 @@ __global__ void compute(unsigned* x) {
         "r"('(' + 0), [other] "r"(7u));
     x[0] = i;
     unsigned* at = x + 1;
-    asm("add.u32 %0, %0, 9;" : "+r"(*at++));
+    asm("add.u32 %0, %1, 9;" : "=r"(*at++) : "r"(0u));
     asm("mov.u32 %0, 3;" : "=r"(*at++));
     x[3] = at - x;
     asm("{ .reg .u32 clock; mov.u32 clock, 4; mov.u32 %0, %%laneid; add.u32 %0, %0, clock; }"
@@ -394,6 +394,7 @@ def test_ways_of_writing(device: ck.Device, line_break: str) -> None:
         ('asm("addc.u32 %0, %0, 0;" : "+r"(i));', "'addc.u32' takes a carry from another asm statement"),
         ('asm("mov.u32 %0, %%pm0;" : "=r"(i));', "'%pm0' is none that the host knows"),
         ('asm("add.u32 %0, %1, missing;" : "=r"(i) : "r"(i));', "'missing' is no operand or register"),
+        ('asm("add.u32 %0, %0, 9;" : "+r"(*x++));', "changes something, and CUDA's compilers evaluate"),
         ('asm("mov.u32 %0, %[of];" : "=r"(i) : [of] "r"(i));', "'%[of]' is an operand by its name"),
         ('asm("add.u32 %0;" : "=r"(i));', "'add.u32' has 1 operands here, fewer than it takes"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,12 +17,14 @@ class _State(threading.local):
         active: the tapes that record, outermost first.
         fusing: the name of the fused function that is being traced, if any.
         refused: what has no place in its kernels, and was met so far.
+        shapes: the shapes of its arrays.
     """
 
     def __init__(self) -> None:
         self.active: tuple[Tape, ...] = ()
         self.fusing: str | None = None
         self.refused: list[str] = []
+        self.shapes: Sequence[tuple[int, ...]] = ()
 
 
 state = _State()

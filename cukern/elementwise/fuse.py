@@ -26,13 +26,14 @@ from .graph import (
     SYMBOLS,
     Expr,
     Node,
-    NotFused,
     Reduced,
     Swapped,
+    View,
     cast,
     input_node,
     order,
     product_shape,
+    read_views,
     scalar_node,
     substitute,
     tracing,
@@ -134,13 +135,15 @@ class _Traced(NamedTuple):
     """A traced function.
 
     Attributes:
+        views: what kernels read of the call's arrays besides these: values after them.
         kernels: what runs, in order: products first that others read, then a kernel for each shape of outputs.
-        places: indices of the results among the values: the call's arrays and what each kernel computes.
+        places: indices of the results among the values: the call's arrays, the views, and what each kernel computes.
         outputs: the returned pytree of symbols.
         rebuilt: makes the same pytree of results.
         why: what the function has that no kernel can, so that it is called as it is; "" if it has none.
     """
 
+    views: tuple[View, ...]
     kernels: tuple[_Kernel, ...]
     places: tuple[int, ...]
     outputs: Any
@@ -314,6 +317,8 @@ class Fused(Generic[P, R]):
             made = self._function(*args, **kwargs)
             self._say(traced.why)
             return made
+        for view in traced.views:
+            values.append(view.of(values[view.array]))
         for kernel in traced.kernels:
             values += kernel.run(values, scalars)
         if isinstance(traced.outputs, (Expr, Reduced)):
@@ -327,6 +332,7 @@ class Fused(Generic[P, R]):
         traced, values, texts = self._traced(call), list(call.arrays), []
         if traced.why:
             return f"// {self._name} is not fused: {traced.why}"
+        values += [view.of(values[view.array]) for view in traced.views]
         for kernel in traced.kernels:
             texts.append(kernel.source(values))
             if kernel is not traced.kernels[-1]:  # those after it may read what it computes
@@ -393,7 +399,7 @@ class Fused(Generic[P, R]):
             bound.arguments.update({**tree, **call.static})
             args, kwargs = bound.args, bound.kwargs
         draws = capture_hooks.Draws()
-        with tracing(self._name) as refused, draws.noted():
+        with tracing(self._name, [one.shape for one in call.arrays]) as refused, draws.noted():
             try:
                 traced = self._kernels(self._function(*args, **kwargs), arrays)
             except Exception as error:  # a symbol is not all that an array is
@@ -401,7 +407,7 @@ class Fused(Generic[P, R]):
         if not refused:
             return traced
         draws.undo()  # the function is called now, and draws the same numbers
-        return _Traced((), (), None, list, refused[0])
+        return _Traced((), (), (), None, list, refused[0])
 
     def _say(self, why: str) -> None:
         """Warn, once, that the function is called as it is."""
@@ -420,8 +426,7 @@ class Fused(Generic[P, R]):
             if isinstance(value, Reduced):
                 ends.append((i, value))
                 continue
-            if isinstance(value, Swapped):
-                raise NotFused("a transpose as a result")
+            value = value.plain if isinstance(value, Swapped) else value
             if not isinstance(value, Expr):
                 raise TypeError(
                     f"{self._name}: expected to return functions of its array arguments, got "
@@ -435,12 +440,15 @@ class Fused(Generic[P, R]):
             for (shape, _), members in groups.items()
         ]
         wanted += [((_strong(end.value.node),), end.value.shape, (i,), end) for i, end in ends]
-        kernels = _Kernels(self._name, arrays, [nodes for nodes, _, _, _ in wanted])
+        roots, views = read_views([node for nodes, *_ in wanted for node in nodes], arrays)
+        rest = iter(roots)
+        wanted = [(tuple(next(rest) for _ in one[0]), *one[1:]) for one in wanted]
+        kernels = _Kernels(self._name, arrays + len(views), [nodes for nodes, *_ in wanted])
         positions: dict[int, int] = {}
         for nodes, shape, at, end in wanted:
             positions.update(zip(at, kernels.add(nodes, shape, end), strict=True))
         places = tuple(positions[i] for i in range(len(positions)))
-        return _Traced(tuple(kernels.kernels), places, outputs, pytree.taken_apart(outputs)[1])
+        return _Traced(tuple(views), tuple(kernels.kernels), places, outputs, pytree.taken_apart(outputs)[1])
 
 
 #: The types of the arguments of most calls, besides arrays.
@@ -494,9 +502,12 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     The derivative is one kernel, after another reduction for ``var`` and ``std``, and with a sum for arguments that
     were broadcast. If a tape records ``max``, ``min`` or ``prod``, a kernel computes the reduced values first.
     Of a function that computes with a reduction's result, as ``x - ck.mean(x)``, or with arrays that are not its
-    arguments, indexes an array, branches on values, or calls what is not elementwise, the operations are called one by
-    one, as without ``fuse``, and a warning says what stands in the way. It is then called twice for new shapes and
+    arguments, indexes by an array, branches on values, or calls what is not elementwise, the operations are called one
+    by one, as without ``fuse``, and a warning says what stands in the way. It is then called twice for new shapes and
     dtypes, on symbols first.
+
+    Basic indices (``x[1:, ::2]``, ``x[None]``, ``x[..., 0]``), transposes and :func:`cukern.permute_dims` are views of
+    the arguments that the kernel reads: a stencil of slices is one kernel.
 
     It may contain matrix products, ``x @ w`` or :func:`cukern.matmul`, whose factors are arguments, expressions, or
     transposes of these (``w.T``, ``w.mT``, ``ck.swapaxes(w, -1, -2)``). A product and the expression of it are one
@@ -523,6 +534,9 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     ...     return x * ck.sigmoid(beta * x)
     >>> swish(ck.asarray([0.0, 1.0]), 2.0).tolist()
     [0.0, 0.8807970285415649]
+    >>> differences = ck.fuse(lambda x: x[1:] - x[:-1])
+    >>> differences(ck.asarray([1.0, 4.0, 9.0])).tolist()
+    [3.0, 5.0]
     >>> hidden = ck.fuse(lambda x, w, b: ck.relu(x @ w + b))
     >>> hidden(ck.asarray([[1.0, 2.0]]), ck.asarray([[3.0, -3.0], [4.0, -4.0]]), ck.asarray([0.5, 0.5])).tolist()
     [[11.5, 0.0]]

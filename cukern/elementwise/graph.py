@@ -27,11 +27,11 @@ class Node:
     """A node of a graph; equal nodes are the same object.
 
     Attributes:
-        kind: ``"input"``, ``"scalar"``, ``"constant"``, ``"cast"``, ``"call"`` or ``"product"``.
+        kind: ``"input"``, ``"view"``, ``"scalar"``, ``"constant"``, ``"cast"``, ``"call"`` or ``"product"``.
         row: the row of a call.
         args: the operands.
         dtype: the dtype of the value.
-        value: the number of an input or a scalar; the value of a constant; the factors of a product.
+        value: the number of an input or a scalar; the value of a constant; the factors of a product; a :class:`View`.
         weak: whether it takes the dtype of the other operands, as a Python number does.
     """
 
@@ -180,13 +180,17 @@ def _fold(row: Row, args: tuple[Node, ...]) -> Node | None:
 
 
 @contextmanager
-def tracing(name: str) -> Iterator[list[str]]:
-    """Within it a function runs on symbols; gives what it has that no kernel can, also if it catches the error."""
-    outer, state.fusing, state.refused = (state.fusing, state.refused), name, []
+def tracing(name: str, shapes: Sequence[tuple[int, ...]] = ()) -> Iterator[list[str]]:
+    """Within it a function runs on symbols of arrays with these shapes.
+
+    Gives what it has that no kernel can, also if it catches the error.
+    """
+    outer = state.fusing, state.refused, state.shapes
+    state.fusing, state.refused, state.shapes = name, [], shapes
     try:
         yield state.refused
     finally:
-        state.fusing, state.refused = outer
+        state.fusing, state.refused, state.shapes = outer
 
 
 class NotFused(TypeError):
@@ -243,26 +247,30 @@ class Expr(Operators):
 
     @property
     def T(self) -> Any:
-        """A matrix's transpose, as a factor of a product."""
+        """A matrix's transpose."""
         if self.ndim != 2:
             raise TypeError(f"T in a fused function: expected a matrix, got shape {self.shape}; see mT")
         return Swapped(self)
 
     @property
     def mT(self) -> Any:
-        """The symbol with its last two axes swapped, as a factor of a product."""
+        """The symbol with its last two axes swapped."""
         if self.ndim < 2:
             raise TypeError(f"mT in a fused function: expected at least 2 axes, got shape {self.shape}")
         return Swapped(self)
 
     def permuted(self, order: Sequence[int]) -> Any:
-        """The symbol with its axes in another order, as a factor of a product: the last two swapped, or none."""
+        """The symbol with its axes in another order."""
         places = list(range(self.ndim))
         if list(order) == places:
             return self
         if list(order) == [*places[:-2], *places[:-3:-1]]:
             return Swapped(self)
-        raise NotFused(f"a permutation of axes by {tuple(order)}")
+        return self.moved(order)
+
+    def moved(self, order: Sequence[int]) -> Expr:
+        """The expression of arrays whose axes are in another order."""
+        return _viewed(self, Moved(tuple(order)), f"a permutation of axes by {tuple(order)}")
 
     def _refuse(self, what: str) -> TypeError:
         return NotFused(f"{what} of an array", "use cukern.where for choices by value")
@@ -287,8 +295,121 @@ class Expr(Operators):
             raise TypeError("len() of an array with 0 axes")
         return self.shape[0]
 
-    def __getitem__(self, key: object) -> Any:
-        raise NotFused("an index")
+    def __getitem__(self, key: Any) -> Any:
+        """The expression of parts of arrays: integers, slices, None and ``...`` make views."""
+        parts = list(key) if isinstance(key, tuple) else [key]
+        for part in parts:
+            if not (
+                part is None or part is ... or type(part) in (int, slice) or isinstance(part, np.integer)
+            ):
+                raise NotFused("an index by an array")
+        used = sum(part is not None and part is not ... for part in parts)
+        at = next((i for i, part in enumerate(parts) if part is ...), len(parts))
+        parts[at : at + 1] = [slice(None)] * max(0, self.ndim - used)
+        return _viewed(self, Indexed(tuple(parts)), "an index")
+
+
+class Moved(NamedTuple):
+    """A view with its axes in another order."""
+
+    order: tuple[int, ...]
+
+    def shape(self, of: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the view of an array."""
+        return tuple([of[axis] for axis in self.order])
+
+    def of(self, x: Any) -> Any:
+        """The view of an array."""
+        return FUNCTIONS["permute_dims"](x, self.order)
+
+
+class Indexed(NamedTuple):
+    """A view by a basic index: for each axis an integer or a slice, between which there are Nones for new axes."""
+
+    key: tuple[Any, ...]
+
+    def shape(self, of: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the view of an array.
+
+        Raises:
+            IndexError: the index does not fit.
+        """
+        shape: tuple[int, ...] = np.broadcast_to(np.False_, of)[self.key].shape
+        return shape
+
+    def of(self, x: Any) -> Any:
+        """The view of an array."""
+        return x[self.key]
+
+    def within(self, own: tuple[int, ...], shape: tuple[int, ...]) -> Indexed:
+        """The index of an array of shape ``own``, which broadcasts to ``shape`` with as many axes."""
+        sizes, key = iter(zip(own, shape, strict=True)), []
+        for part in self.key:
+            one = part
+            if part is not None:
+                size, whole = next(sizes)
+                if size != whole and isinstance(part, slice):
+                    one = slice(None) if range(whole)[part] else slice(0, 0)
+                elif size != whole:
+                    one = 0
+            key.append(one)
+        return Indexed(tuple(key))
+
+
+class View(NamedTuple):
+    """What a kernel reads of an array: the number of the array, the views one of another, and the shape of the last."""
+
+    array: int
+    steps: tuple[Moved | Indexed, ...]
+    shape: tuple[int, ...]
+
+    def of(self, x: Any) -> Any:
+        """The view of the array."""
+        for step in self.steps:
+            x = step.of(x)
+        return x
+
+    def then(self, step: Moved | Indexed) -> View:
+        """The view of this one."""
+        return View(self.array, (*self.steps, step), step.shape(self.shape))
+
+
+def _viewed(x: Expr, step: Moved | Indexed, what: str) -> Expr:
+    """A view of an elementwise expression: the expression of the views of its arrays.
+
+    Raises:
+        IndexError: an index does not fit.
+        NotFused: the expression has a product.
+    """
+    shape, views = step.shape(x.shape), {}
+    for leaf in order([x.node]):
+        if leaf.kind == "product":
+            raise NotFused(f"{what} of a product")
+        if leaf.kind not in ("input", "view"):
+            continue
+        view = leaf.value if leaf.kind == "view" else View(leaf.value, (), state.shapes[leaf.value])
+        if new := x.ndim - len(view.shape):
+            view = view.then(Indexed((None,) * new + (slice(None),) * len(view.shape)))
+        own = step.within(view.shape, x.shape) if isinstance(step, Indexed) else step
+        views[leaf] = _node("view", leaf.dtype, value=view.then(own))
+    return Expr(substitute((x.node,), views)[0], shape)
+
+
+def read_views(roots: Sequence[Node], first: int) -> tuple[tuple[Node, ...], list[View]]:
+    """The roots with inputs from number ``first`` on in place of views, also in products, and these views."""
+    views: dict[Node, Node] = {}
+
+    def read(nodes: Sequence[Node]) -> tuple[Node, ...]:
+        new: dict[Node, Node] = {}
+        for node in order(nodes):
+            if node.kind == "view":
+                new[node] = views.setdefault(node, input_node(first + len(views), node.dtype))
+            elif node.kind == "product":
+                factors = tuple([one._replace(node=read((one.node,))[0]) for one in node.value])
+                new[node] = _node("product", node.dtype, value=factors)
+        return substitute(nodes, new)
+
+    return read(roots), [one.value for one in views]
 
 
 class Reduced(Operators):
@@ -361,7 +482,7 @@ class Factor(NamedTuple):
 
 
 class Swapped(Operators):
-    """The symbol of a transposed matrix, which a fused function may multiply by another.
+    """The symbol of a transposed matrix: as the factor of a product it is read as it lies.
 
     Attributes:
         value: the symbol before the last two axes are swapped.
@@ -379,16 +500,20 @@ class Swapped(Operators):
 
     mT = T
 
-    def _refused(self, name: str) -> TypeError:
-        return NotFused(f"{name} of a transpose")
+    @property
+    def plain(self) -> Expr:
+        """The expression of arrays whose axes are swapped, where it is no factor."""
+        places = range(self.value.ndim)
+        return self.value.moved([*places[:-2], *places[:-3:-1]])
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
-        raise self._refused(name)
+        return FUNCTIONS[name](self.plain, *args, **options)
 
     def _apply(self, name: str, x: Any, y: Any) -> Any:
-        if name != "matmul":
-            raise self._refused(name)
-        return product(x, y)
+        return product(x, y) if name == "matmul" else FUNCTIONS[name](x, y)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.plain[key]
 
 
 #: What stands for arrays in a fused function.
@@ -445,13 +570,14 @@ def symbolic(row: Row, operands: Sequence[Any]) -> Expr:
     """
     nodes: list[Node | Scalar] = []
     shapes: list[tuple[int, ...]] = []
-    for operand in operands:
+    for one in operands:
+        operand = one.plain if isinstance(one, Swapped) else one
         if isinstance(operand, Expr):
             nodes.append(operand.node)
             shapes.append(operand.shape)
         elif is_scalar(operand):
             nodes.append(operand)
-        elif isinstance(operand, (Reduced, Swapped)):
+        elif isinstance(operand, Reduced):
             raise operand._refused(row.name)
         else:
             raise NotFused(f"{row.name} of {type(operand).__name__} from elsewhere", "pass it as an argument")

@@ -256,8 +256,10 @@ class Reduce:
                 if tape.opened and self.rule is not None and (tracking := tape.tracked((x,))) is not None:
                     self._record(plan, (x,), (), parameter, y, tracking)
                 return y
-        if isinstance(x, (Reduced, Swapped)):
+        if isinstance(x, Reduced):
             raise x._refused(self.name)
+        if isinstance(x, Swapped):
+            x = x.plain
         if not isinstance(x, Expr):
             x = require_array(x, self.name)
         if self.without is not None and x.dtype not in dtypes.INEXACT:

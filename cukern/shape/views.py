@@ -235,7 +235,7 @@ def moveaxis(x: Array, /, source: int | tuple[int, ...], destination: int | tupl
     Raises:
         ValueError: the numbers of sources and destinations differ.
     """
-    x = require_array(x, "moveaxis")
+    x = x if isinstance(x, Expr) else require_array(x, "moveaxis")
     known_order = (
         _moved.get((x.ndim, source, destination)) if type(source) is type(destination) is int else None
     )

@@ -189,12 +189,12 @@ def caught(x: Any) -> Any:
 
 #: Functions, what is said of each, and what there is besides kernels.
 NOT_FUSED: dict[str, tuple[Any, str]] = {
-    "branch": (lambda x: x if x[0] > 0 else -x, "an index, which is not elementwise"),
+    "branch": (lambda x: x if x[0] > 0 else -x, "the truth of an array, which is not elementwise"),
     "truth": (lambda x: x if ck.any(x > 0) else -x, "the truth of an array, .* use cukern.where"),
     "loop": (lambda x: sum(iter(x)), "a loop over an array"),
     "number": (lambda x: x * float(ck.max(x)), "the number of an array"),
     "elsewhere": (lambda x: x * ck.ones(3), "Array from elsewhere, .* pass it as an argument"),
-    "constant": (lambda x: x[0].item(), "an index"),
+    "constant": (lambda x: x[0].item(), "no attribute 'item'"),
     "numpy": (lambda x: x * x.numpy().sum(), "AttributeError: .* no attribute 'numpy'"),
     "of numpy": (lambda x: np.sort(x), "a loop over an array"),
     "at": (lambda x: x.at[0].set(1.0) * 2, "no attribute 'at'"),
@@ -202,7 +202,7 @@ NOT_FUSED: dict[str, tuple[Any, str]] = {
     "dropout": (lambda x: ck.nn.dropout(x, 0.0) + 1, "dropout"),
     "not recorded": (recorded_otherwise, "expected no stop_recording"),
     "caught": (caught, "sort, which is not elementwise"),
-    "length": (lambda x: len(x[0].reshape(1)) + x, "an index"),
+    "length": (lambda x: len(x[:1].reshape(1)) + x, "reshape"),
 }
 
 
@@ -358,12 +358,11 @@ def test_a_function_with_a_backward_of_its_own_is_not_fused(device: ck.Device) -
 
 
 NOT_ELEMENTWISE: dict[str, tuple[Any, str]] = {
-    "index": (lambda x: x[1:] + x[:-1], "an index"),
+    "index": (lambda x: x[[1, 0]] + x[-2:], "an index by an array"),
     "stencil": (lambda x: ck.pad(x, 1) * 2, "pad"),
     "reduction": (lambda x: x - ck.sum(x), "subtract of sum"),
     "method": (lambda x: x - x.mean(), "subtract of mean"),
-    "axes": (lambda x: ck.exp(ck.moveaxis(x, 0, 1)), "moveaxis"),
-    "result": (lambda x: (x + 1).T, "a transpose as a result"),
+    "axes": (lambda x: ck.exp(ck.moveaxis(x @ x, 0, 1)), "a permutation of axes by"),
     "number": (lambda x: ck.roll(x, 1) + 0.5, "roll"),
 }
 
@@ -378,6 +377,51 @@ def test_what_is_not_elementwise_is_called(device: ck.Device, case: Any) -> None
     np.testing.assert_array_equal(made.numpy(), function(x).numpy())
     np.testing.assert_array_equal(fused(2 * x).numpy(), function(2 * x).numpy())
     assert "is not fused: " + said.split("(")[0] in fused.source(x)
+
+
+def heat(u: ck.Array) -> ck.Array:
+    around = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
+    return u[1:-1, 1:-1] + 0.1 * (around - 4 * u[1:-1, 1:-1])
+
+
+#: Functions of a matrix and a row that read views, of which each is one kernel.
+OF_VIEWS: dict[str, Any] = {
+    "stencil": lambda x, b: heat(x),
+    "steps of what broadcasts": lambda x, b: (x * b)[::-1, 1:3] + b[None, 1:3],
+    "views of views": lambda x, b: ck.permute_dims((x + b)[None, 1:, ::2][..., -1], (1, 0)) * 2,
+    "a transpose": lambda x, b: ck.exp(x.T)[1:-1] - (x + b).mT[1:-1],
+    "an axis of one": lambda x, b: x - x[:, :1] * b[np.int64(2)],
+    "an empty part": lambda x, b: (x[3:1] + b) ** 2,
+    "reduced": lambda x, b: ck.sum((x * b).T[2:] ** 2, axis=0),
+}
+
+
+@pytest.mark.parametrize("name", OF_VIEWS)
+def test_kernels_read_views(device: ck.Device, launches: list[str], name: str) -> None:
+    rng = np.random.default_rng(0)
+    x, b = ck.asarray(rng.standard_normal((4, 5))), ck.asarray(rng.standard_normal(5))
+    f, fused = OF_VIEWS[name], ck.fuse(OF_VIEWS[name])
+    exact = f(x, b)
+    launches.clear()
+    made = fused(x, b)
+    assert len(launches) == 1 and made.shape == exact.shape
+    assert_close(made, exact, rtol=1e-14)
+    if name in ("views of views", "steps of what broadcasts"):
+        gradcheck(fused, [x, b], order=2)
+
+
+def test_views_and_products(device: ck.Device) -> None:
+    """Factors may be views, and several kernels read one."""
+    x = ck.asarray(np.random.default_rng(0).standard_normal((4, 5)))
+
+    def f(x: ck.Array) -> tuple[ck.Array, ...]:
+        return ck.tanh(x[1:] @ x[:-1].T), 2 * x[1:], ck.sum(x[1:] * x[:1], axis=1)
+
+    for made, exact in zip(ck.fuse(f)(x), f(x), strict=True):
+        assert_close(made, exact, rtol=1e-12)
+    gradcheck(ck.fuse(f), [x])
+    with pytest.raises(IndexError, match="out of bounds"):
+        ck.fuse(lambda x: x[7] + 1)(x)
 
 
 def test_more_results_than_arguments(device: ck.Device) -> None:

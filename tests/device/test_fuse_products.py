@@ -355,13 +355,10 @@ def test_transposed_factors(device: ck.Device, swapped: Any) -> None:
     ("f", "said"),
     [
         (lambda x, w: ck.sum(x) * w, "multiply of sum"),
-        (lambda x, w: x.T + 1, "add of a transpose"),
-        (lambda x, w: ck.exp(x.mT), "exp of a transpose"),
         (lambda x, w: ck.reshape(x, (-1, 3)) @ w + 1, "reshape"),
-        (lambda x, w: (x @ w).sum() + x[0], "an index"),
-        (lambda x, w: ck.permute_dims(x[None], (1, 0, 2)) @ w, "an index"),
+        (lambda x, w: (x @ w)[0] + w[0], "an index of a product"),
     ],
-    ids=["reduced", "transpose", "exp", "reshape", "axes", "permuted"],
+    ids=["reduced", "reshape", "index"],
 )
 def test_what_no_kernel_has_is_called(device: ck.Device, f: Any, said: str) -> None:
     given = [ck.asarray(np.random.default_rng(5).normal(size=shape)) for shape in ((2, 3), (3, 4))]

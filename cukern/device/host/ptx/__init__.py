@@ -365,7 +365,9 @@ def _operands(text: str, first: int, statement: _Statement, outputs: bool) -> li
             given_back.append("")
             continue
         if "+" in match[1] and re.search(r"\+\+|--|[^=!<>]=[^=]", expression):
-            raise statement.refused(one.strip(), "changes something, and CUDA's compilers evaluate such operands twice")
+            raise statement.refused(
+                one.strip(), "changes something, and CUDA's compilers evaluate such operands twice"
+            )
         if outputs and not re.fullmatch(r"\(\s*\w+\s*\)", expression):  # such as *p++, evaluated once
             statement.declared.append(f"auto&& {variable}_place = {expression};")
             expression = f"({variable}_place)"

@@ -647,6 +647,8 @@ def once_differentiable(backward: B) -> B:
 
     @functools.wraps(backward)
     def wrapper(ctx: Context, *grads: Any) -> Any:
+        if not tape.active():
+            return backward(ctx, *grads)
         with tape.stop_recording():
             returned = backward(ctx, *grads)
         gradients = returned if isinstance(returned, tuple) else (returned,)

@@ -6,6 +6,7 @@ Arguments are not copied; a kernel writes its outputs where XLA wants them, and 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.layout import fresh_layout
 from ..device import Device, dlpack
 from . import memory
 from .operation import Like, Operation, library, plain_key
@@ -143,35 +145,60 @@ def _function(operation: Operation, plain: Sequence[Any], vmap: str) -> Callable
     if not operation.differentiable or not floating:
         return lambda *given: returned(run(*given))
 
+    # What the backward is given of arguments and results: what it reads, or all if a batch changes their shapes.
+    batched = vmap != "sequential"
+    read = [k for k, i in enumerate(arrays) if batched or operation.reads(True, i)]
+    kept = [i for i in range(outputs + operation.more) if batched or operation.reads(False, i)]
+    again = [i for i in kept if operation.differentiable_again(i)]
+
+    def pulling(
+        pull: Callable[..., Any], wanted: Sequence[Like], given: Any, made: Any, *others: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """Call ``pull`` with arguments, results and ``others``."""
+        passed = [*(given[k] for k in read), *(made[i] for i in kept), *itertools.chain(*others)]
+
+        def compute(out: Any, got: Sequence[Array]) -> Any:
+            left, where = iter(got), got[0].device
+            own: list[Any] = [fresh_layout(where, like.dtype, like.shape) for like in map(_like, given)]
+            results: list[Any] = [fresh_layout(where, like.dtype, like.shape) for like in map(_like, made)]
+            for k in read:
+                own[k] = next(left)
+            for i in kept:
+                results[i] = next(left)
+            each = [list(itertools.islice(left, len(one))) for one in others]
+            cotangents = iter(each[0])
+            each[0] = [next(cotangents) if live else None for live in operation.live]
+            return [one for one in pull(args_of(own), results, *each) if one is not None]
+
+        return call(compute, wanted, passed)
+
+    needs = [True] * len(floating)
+
     def gradients(given: Any, made: Any, cotangents: Any) -> tuple[Any, ...]:
-        def compute(out: Any, got: Sequence[Array]) -> Any:
-            args, left = args_of(got[:count]), iter(got[count + len(made) :])
-            each = [next(left) if live else None for live in operation.live]
-            return operation.pull(args, got[count : count + len(made)], each, [True] * len(floating))
-
-        return call(compute, [_like(given[i]) for i in of_floats], [*given, *made, *cotangents])
-
-    def gradients_again(given: Any, cotangents: Any, seconds: Any) -> tuple[Any, ...]:
-        def compute(out: Any, got: Sequence[Array]) -> Any:
-            args, left = args_of(got[:count]), iter(got[count : count + len(cotangents)])
-            each = [next(left) if live else None for live in operation.live]
-            again = operation.pull_again(args, each, [True] * len(floating), got[count + len(cotangents) :])
-            return [one for one in again if one is not None]
-
-        wanted = [_like(given[i]) for i in of_floats] + [_like(one) for one in cotangents]
-        return call(compute, wanted, [*given, *cotangents, *seconds])
+        wanted = [_like(given[i]) for i in of_floats]
+        return pulling(lambda *each: operation.pull(*each, needs), wanted, given, made, cotangents)
 
     pulled = jax.custom_vjp(gradients)
 
-    def pulled_backward(kept: Any, seconds: Any) -> Any:
-        given, cotangents = kept
-        made = gradients_again(given, cotangents, seconds)
-        of_args: list[Any] = [None] * count
-        for i, one in zip(of_floats, made, strict=False):
-            of_args[i] = one
-        return tuple(of_args), None, tuple(made[len(of_floats) :])
+    def pulled_backward(kept_before: Any, seconds: Any) -> Any:
+        given, made, cotangents = kept_before
+        sources = [k for k in of_floats if operation.reads(True, arrays[k])]
+        wanted = [_like(one) for one in (*(given[k] for k in sources), *cotangents, *(made[i] for i in again))]
+        found = iter(
+            pulling(
+                lambda args, results, each, seconds: operation.pull_again(args, results, each, needs, seconds),
+                *(wanted, given, made, cotangents, seconds),
+            )
+        )
+        of_args, of_made = [None] * count, [None] * len(made)
+        for k in sources:
+            of_args[k] = next(found)
+        of_cotangents = tuple([next(found) for _ in cotangents])
+        for i in again:
+            of_made[i] = next(found)
+        return tuple(of_args), tuple(of_made), of_cotangents
 
-    pulled.defvjp(lambda given, made, each: (pulled(given, made, each), (given, each)), pulled_backward)
+    pulled.defvjp(lambda *all: (pulled(*all), all), pulled_backward)
     whole = jax.custom_vjp(run)
 
     def forward(*given: Any) -> Any:
@@ -239,7 +266,7 @@ def _lent(buffer: Any, where: Device) -> Array:
         address = dlpack.address(buffer.__dlpack__())
     else:
         address = buffer.__cuda_array_interface__["data"][0]
-    return memory.lent(where, address, tuple(buffer.shape), dtype, None, buffer)
+    return memory.lent(fresh_layout(where, dtype, tuple(buffer.shape)), address, None, buffer)
 
 
 def _like(array: Any) -> Like:

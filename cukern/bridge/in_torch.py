@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ..array import Array
 from ..cache import Cache
+from ..device import Device
 from ..errors import GradientError
 from . import tensors
 from .operation import Like, Operation
@@ -157,28 +158,33 @@ class _Operators:
         self.arguments, self.outputs = len(operation.parameters), operation.outputs
         self.results = operation.outputs + operation.more
         self.arrays, self.floating = operation.arrays, operation.floating
+        self.read = [i for i in self.arrays if operation.reads(True, i)]
+        shaped = operation.outputs if operation.materialize and operation.outputs > 1 else 0
+        #: The results that the backward is given: what it reads, and those whose cotangents may be zeros.
+        self.kept = [i for i in range(self.results) if operation.reads(False, i) or i < shaped]
+        self.again = [i for i in range(self.results) if operation.differentiable_again(i)]
         written = [f"{one.type} {_word(one.name)}" for one in operation.parameters]
-        defaults = [one.default for one in operation.parameters]
+        self.defaults = defaults = [one.default for one in operation.parameters]
         ended = [f"={_written(one)}" if _is_writable(one) else "" for one in defaults]
         schema = [first + rest for first, rest in zip(written, ended, strict=True)]
-        self.op = self._define(
-            "", schema, self.results, self._forward(defaults), self._fake_forward(defaults)
-        )
+        forward = self._forward(defaults)
+        self.op = self._define("", schema, self.results, forward, self._fake_forward(defaults))
         if not operation.differentiable:
-            self._derive("", partial(_refused, operation.name), None)
+            self._derive(self.op, forward, partial(_refused, operation.name), None)
         elif self.floating:
             cotangents = [f"Tensor? cotangent{i}" for i in range(self.outputs)]
-            kept = [f"Tensor result{i}" for i in range(self.results)]
+            kept = [f"Tensor result{i}" for i in self.kept]
             seconds = [f"Tensor? second{i}" for i in range(len(self.floating))]
             first = [*cotangents, *written, *kept, "bool[] needs"]
-            second = [*seconds, *cotangents, *written, "bool[] needs"]
+            second = [*seconds, *first]
             count = len(self.floating)
             self.pull = self._define("_backward", first, count, self._backward, self._fake_backward)
+            again = count + self.outputs + len(self.again)
             self.pull_again = self._define(
-                "_backward_backward", second, count + self.outputs, self._second, self._fake_second
+                "_backward_backward", second, again, self._second, self._fake_second
             )
-            self._derive("", self._gradients, self._keep)
-            self._derive("_backward", self._gradients_again, self._keep_again)
+            self._derive(self.op, forward, self._gradients, self._keep)
+            self._derive(self.pull, self._backward, self._gradients_again, self._keep_again)
 
     def _define(
         self,
@@ -198,10 +204,48 @@ class _Operators:
         self.torch.library.register_fake(self.name + suffix, fake, lib=self.library)
         return getattr(getattr(self.torch.ops, self.namespace), self.word + suffix).default
 
-    def _derive(self, suffix: str, backward: Callable[..., Any], keep: Callable[..., Any] | None) -> None:
-        self.torch.library.register_autograd(
-            self.name + suffix, backward, setup_context=keep, lib=self.library
-        )
+    def _derive(
+        self, op: Any, run: Callable[..., Any], backward: Callable[..., Any], keep: Callable[..., Any] | None
+    ) -> None:
+        """Register a derivative, as ``torch.library.register_autograd`` does at a greater cost of each call.
+
+        Args:
+            op: the operator.
+            run: what it computes, which is called without PyTorch's dispatcher where nothing else would happen in it.
+            backward: takes a context and cotangents, and returns the gradients of the operator's arguments.
+            keep: takes a context, the operator's arguments and its results; None where there is nothing to keep.
+        """
+        torch = self.torch
+        core = torch._C
+        after, inner = core._after_autograd_keyset, core._after_ADInplaceOrView_keyset
+        below, tracked, enabled = core._AutoDispatchBelowAutograd, core._any_requires_grad, torch.is_grad_enabled
+        alone = {core.DispatchKeySet(core.DispatchKey.CPU).raw_repr()}
+        alone.add(core.DispatchKeySet(core.DispatchKey.CUDA).raw_repr())
+
+        def called(keys: Any, args: Sequence[Any]) -> Any:
+            if (keys & inner).raw_repr() in alone:
+                return run(*args)
+            with below():
+                return op.redispatch(keys & after, *args)
+
+        def forward(ctx: Any, keys: Any, *args: Any) -> Any:
+            made = called(keys, args)
+            if keep is not None:
+                keep(ctx, args, made)
+            return made
+
+        methods = {
+            "forward": staticmethod(forward),
+            "backward": staticmethod(lambda ctx, *given: (None, *backward(ctx, *given))),
+        }
+        node = type(op._opname, (torch.autograd.Function,), methods).apply
+
+        def dispatched(keys: Any, *args: Any) -> Any:
+            if enabled() and tracked(*args):
+                return node(keys, *args)
+            return called(keys, args)
+
+        self.library.impl(op._opname, dispatched, "Autograd", with_keyset=True)
 
     def _forward(self, defaults: Sequence[Any]) -> Callable[..., Any]:
         operation, arrays, count, results = self.operation, self.arrays, self.arguments, self.results
@@ -210,21 +254,25 @@ class _Operators:
         def forward(*args: Any) -> Any:
             if len(args) < count:  # the dispatcher leaves out what equals a default
                 args = (*args, *defaults[len(args) :])
-            first = args[arrays[0]]
-            with tensors.on_stream(self._beside(args)):
-                given = self._given(args)
+            where = self._beside(args)
+            with tensors.on_stream(where):
+                given = self._given(args, where)
                 if operation.into is None:
-                    made = tuple([tensors.tensor_of(one) for one in operation.run(given)])
-                    return made[0] if results == 1 else made
+                    made = operation.run(given)
+                    if results == 1:
+                        return tensors.tensor_of(made[0])
+                    return tuple([tensors.tensor_of(one) for one in made])
                 key = tuple(
                     [(args[i].shape, args[i].dtype) if i in arrays else args[i] for i in range(count)]
                 )
                 known = shapes.get(key)
                 if known is None:
                     known = shapes.keep(key, self._likes(args))
-                out = self._empty(known, first)
-                several = out if results > 1 else (out,)
-                operation.into(given, [tensors.array_of(one, first.device) for one in several])
+                out = self._empty(known, args[arrays[0]])
+                own = tensors.device_of(where)
+                operation.into(
+                    given, [tensors.array_of(one, own) for one in (out if results > 1 else (out,))]
+                )
                 return out
 
         return forward
@@ -243,7 +291,7 @@ class _Operators:
             given[i] = Like(tuple(args[i].shape), tensors.own_dtypes()[args[i].dtype])
         where = args[self.arrays[0]].device
         return self.operation.results(
-            given, tensors.host() if where.type == "meta" else tensors.device_of(where)
+            given, Device("host") if where.type == "meta" else tensors.device_of(where)
         )
 
     def _empty(self, likes: Sequence[Like], beside: Any) -> Any:
@@ -252,26 +300,28 @@ class _Operators:
             [self.torch.empty(one.shape, dtype=kinds[one.dtype], device=beside.device) for one in likes]
         )
 
-    def _given(self, args: Sequence[Any]) -> list[Any]:
-        """The arguments as arrays.
+    def _given(self, args: Sequence[Any], where: Any) -> list[Any]:
+        """The arguments as arrays, on PyTorch's device ``where``.
 
         Raises:
             TypeError: a dtype has no counterpart.
-            ValueError: tensors are on several devices, or on one of another kind.
+            ValueError: the device is of another kind.
         """
-        given, where = list(args), self._beside(args)
-        if where.type not in ("cpu", "cuda"):
-            tensors.device_of(where)
+        given, own = list(args), tensors.device_of(where)
         for i in self.arrays:
             try:
-                given[i] = tensors.array_of(args[i], where)
+                given[i] = tensors.array_of(args[i], own)
             except KeyError:
                 raise TypeError(f"{self._named(i)}: cukern has no dtype {args[i].dtype}") from None
         return given
 
     def _beside(self, args: Sequence[Any]) -> Any:
-        """The device of all tensors among the arguments."""
-        first = self.arrays[0]
+        """The device of all tensors among the arguments.
+
+        Raises:
+            TypeError: None is among them.
+            ValueError: they are on several devices.
+        """
         where = None
         for i in self.arrays:
             if args[i] is None:
@@ -279,8 +329,8 @@ class _Operators:
             if where is None:
                 where = args[i].device
             elif args[i].device != where:
-                other = self.operation.parameters[first].name
-                raise ValueError(f"{self._named(i)} is on {args[i].device}, {other} on {where}")
+                first = self.operation.parameters[self.arrays[0]].name
+                raise ValueError(f"{self._named(i)} is on {args[i].device}, {first} on {where}")
         return where
 
     def _named(self, i: int) -> str:
@@ -288,81 +338,96 @@ class _Operators:
 
     def _keep(self, ctx: Any, inputs: Any, output: Any) -> None:
         results = output if isinstance(output, tuple) else (output,)
-        ctx.save_for_backward(*[inputs[i] for i in self.arrays], *results)
-        ctx.plain = [None if i in self.arrays else one for i, one in enumerate(inputs)]
-        ctx.set_materialize_grads(False)
+        args = [*inputs, *self.defaults[len(inputs) :]]
+        for i in self.arrays:
+            if i not in self.read:
+                args[i] = _shape_of(args[i])
+        kept = [results[i] if self.operation.reads(False, i) else _shape_of(results[i]) for i in self.kept]
+        self._save(ctx, (*args, *kept))
         dead = [one for one, live in zip(results, self.operation.live, strict=False) if not live]
         ctx.mark_non_differentiable(*dead, *results[self.outputs :])
 
-    def _arguments(self, ctx: Any, tensors: Sequence[Any]) -> list[Any]:
-        args = list(ctx.plain)
-        for i, one in zip(self.arrays, tensors, strict=False):
-            args[i] = one
-        return args
+    def _save(self, ctx: Any, given: Sequence[Any]) -> None:
+        places = [i for i, one in enumerate(given) if isinstance(one, self.torch.Tensor)]
+        ctx.save_for_backward(*[given[i] for i in places])
+        ctx.places, ctx.plain = places, [None if i in places else one for i, one in enumerate(given)]
+        ctx.set_materialize_grads(False)
+
+    def _saved(self, ctx: Any) -> list[Any]:
+        given = list(ctx.plain)
+        for i, one in zip(ctx.places, ctx.saved_tensors, strict=True):
+            given[i] = one
+        return given
 
     def _gradients(self, ctx: Any, *cotangents: Any) -> Any:
         given = cotangents[: self.outputs]
         if all(one is None for one in given):
             return (None,) * self.arguments
-        saved, needs = ctx.saved_tensors, [ctx.needs_input_grad[i] for i in self.floating]
-        made = self.pull(*given, *self._arguments(ctx, saved), *saved[len(self.arrays) :], needs)
+        needs = [ctx.needs_input_grad[1 + i] for i in self.floating]
+        made = self.pull(*given, *self._saved(ctx), needs)
         return _spread(made, needs, self.floating, self.arguments)
 
     def _backward(self, *given: Any) -> Any:
-        cotangents, args, results = self._divided(given[:-1], self.outputs)
-        with tensors.on_stream(args[self.arrays[0]].device):
-            kept = [tensors.array_of(one, one.device) for one in results]
-            made = self.operation.pull(self._given(args), kept, _optional(cotangents), given[-1])
-            return self._returned(made, args)
+        where = self._beside_of(given)
+        with tensors.on_stream(where):
+            *taken, needs = self._divided(given, where)
+            return self._returned(self.operation.pull(*taken, needs), where)
 
     def _fake_backward(self, *given: Any) -> Any:
-        _, args, _ = self._divided(given[:-1], self.outputs)
+        args = given[self.outputs :]
         needed = zip(self.floating, given[-1], strict=True)
         return self._fakes([args[i] if need else None for i, need in needed], args)
 
     def _keep_again(self, ctx: Any, inputs: Any, output: Any) -> None:
-        cotangents, args, _ = self._divided(inputs[:-1], self.outputs)
-        ctx.save_for_backward(
-            *[args[i] for i in self.arrays], *[one for one in cotangents if one is not None]
-        )
-        ctx.plain = [None if i in self.arrays else one for i, one in enumerate(args)]
-        ctx.present, ctx.needs = [one is not None for one in cotangents], list(inputs[-1])
-        ctx.set_materialize_grads(False)
+        self._save(ctx, inputs)
 
     def _gradients_again(self, ctx: Any, *seconds: Any) -> Any:
-        length = self.outputs + self.arguments + self.results + 1
+        given = self._saved(ctx)
         if all(one is None for one in seconds):
-            return (None,) * length
-        saved = ctx.saved_tensors
-        left = iter(saved[len(self.arrays) :])
-        cotangents = [next(left) if here else None for here in ctx.present]
-        made = self.pull_again(*seconds, *cotangents, *self._arguments(ctx, saved), ctx.needs)
+            return (None,) * len(given)
+        made = self.pull_again(*seconds, *given)
+        first = self.outputs + self.arguments
         places = [*(self.outputs + i for i in self.floating), *range(self.outputs)]
-        present = [True] * len(self.floating) + ctx.present
-        wanted = [here and ctx.needs_input_grad[i] for i, here in zip(places, present, strict=True)]
-        return _spread(made, wanted, places, length)
+        places += [first + self.kept.index(i) for i in self.again]
+        wanted = [given[i] is not None and ctx.needs_input_grad[1 + i] for i in places]
+        return _spread(made, wanted, places, len(given))
 
     def _second(self, *given: Any) -> Any:
         count = len(self.floating)
-        seconds = given[:count]
-        cotangents, args, _ = self._divided(given[count:-1], self.outputs)
-        with tensors.on_stream(args[self.arrays[0]].device):
-            made = self.operation.pull_again(
-                self._given(args), _optional(cotangents), given[-1], _optional(seconds)
-            )
-            return self._returned(made, args)
+        seconds, given = given[:count], given[count:]
+        where = self._beside_of(given)
+        with tensors.on_stream(where):
+            taken = self._divided(given, where)
+            made = self.operation.pull_again(*taken, self._optional(seconds, tensors.device_of(where)))
+            return self._returned(made, where)
 
     def _fake_second(self, *given: Any) -> Any:
-        cotangents, args, _ = self._divided(given[len(self.floating) : -1], self.outputs)
-        return self._fakes([*(args[i] for i in self.floating), *cotangents], args)
+        given = given[len(self.floating) :]
+        args, kept = given[self.outputs :], given[self.outputs + self.arguments :]
+        results = [kept[self.kept.index(i)] for i in self.again]
+        floating = [args[i] if i in self.read else None for i in self.floating]
+        return self._fakes([*floating, *given[: self.outputs], *results], args)
 
-    def _divided(self, given: Sequence[Any], cotangents: int) -> tuple[Any, Any, Any]:
-        """Cotangents, arguments, and what follows."""
-        end = cotangents + self.arguments
-        return given[:cotangents], given[cotangents:end], given[end:]
+    def _beside_of(self, given: Sequence[Any]) -> Any:
+        """The device of what a derivative is given."""
+        return given[self.outputs + self.arrays[0]].device
 
-    def _returned(self, made: Sequence[Array | None], args: Sequence[Any]) -> Any:
-        where = args[self.arrays[0]].device
+    def _divided(self, given: Sequence[Any], where: Any) -> tuple[Any, Any, Any, Any]:
+        """Arguments, results, cotangents and needs as :meth:`.Operation.pull` takes them."""
+        own, end = tensors.device_of(where), self.outputs + self.arguments
+        args = list(given[self.outputs : end])
+        for i in self.arrays:
+            args[i] = tensors.array_of(args[i], own) if i in self.read else tensors.layout_of(args[i], own)
+        results: list[Any] = [None] * self.results
+        for i, one in zip(self.kept, given[end:-1], strict=True):
+            read = self.operation.reads(False, i)
+            results[i] = tensors.array_of(one, own) if read else tensors.layout_of(one, own)
+        return args, results, self._optional(given[: self.outputs], own), given[-1]
+
+    def _optional(self, given: Sequence[Any], own: Device) -> list[Array | None]:
+        return [None if one is None else tensors.array_of(one, own) for one in given]
+
+    def _returned(self, made: Sequence[Array | None], where: Any) -> Any:
         return _packed(
             [self.torch.empty(0, device=where) if one is None else tensors.tensor_of(one) for one in made]
         )
@@ -391,8 +456,9 @@ def _spread(made: Any, wanted: Sequence[bool], places: Sequence[int], length: in
     return tuple(found)
 
 
-def _optional(given: Sequence[Any]) -> list[Array | None]:
-    return [None if one is None else tensors.array_of(one, one.device) for one in given]
+def _shape_of(tensor: Any) -> Any:
+    """A tensor of one element's memory with the dtype and shape of another."""
+    return tensor.new_empty(()).expand(tensor.shape)
 
 
 def _word(name: str) -> str:

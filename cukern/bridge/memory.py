@@ -7,48 +7,51 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .. import dtypes
 from ..array import Array, Storage
-from ..array.layout import ALIGNMENT, fresh_layout
+from ..array.layout import ALIGNMENT, Layout
 from ..device import HERE, Device
 
 
-def lent(
-    where: Device,
-    pointer: int,
-    shape: tuple[int, ...],
-    dtype: dtypes.DType,
-    strides: Sequence[int] | None,
-    owner: Any,
-) -> Array:
-    """The array of memory on a GPU that ``owner`` keeps; without strides it is in C order."""
+class _Shared(Storage):
+    """Memory that another library made, and may write unseen."""
+
+    shared = True
+
+
+def lent(layout: Layout, pointer: int, strides: Sequence[int] | None, owner: Any) -> Array:
+    """The array of memory on a GPU that ``owner`` keeps.
+
+    Args:
+        layout: a device, dtype and shape, in C order.
+        pointer: the address of the first element.
+        strides: bytes from one element to the next along each axis, if the order is another.
+        owner: is kept as long as the array.
+    """
     import cupy
 
-    layout = fresh_layout(where, dtype, shape)
-    steps = layout.strides if strides is None else strides
-    span = (
-        0
-        if 0 in shape
-        else sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) + dtype.itemsize
-    )
+    where, shape = layout.device, layout.shape
+    span = layout.nbytes
+    if strides is not None and span:
+        steps = [(n - 1) * step for n, step in zip(shape, strides, strict=True)]
+        span = sum(steps) + layout.dtype.itemsize
     memory = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(pointer, span, owner, where.index), 0)
     if strides is None and pointer % ALIGNMENT == 0:
         array: Array = object.__new__(Array)
         array._ndarray, array._memory, array._layout, array._operand = None, memory, layout, pointer
-        array.device, array._storage, array._key, array._viewed = where, Storage(), None, None
-    else:
-        array = Array._wrap(
-            cupy.ndarray(shape, dtype, memory, None if strides is None else tuple(strides)), where
-        )
-    array._storage.shared = True
-    return array
+        array.device, array._storage, array._key, array._viewed = where, _Shared(), None, None
+        return array
+    data = cupy.ndarray(shape, layout.dtype, memory, None if strides is None else tuple(strides))
+    return Array._wrap(data, where, _Shared())
 
 
 def on_stream(where: Device, stream: int) -> AbstractContextManager[object]:
     """A with-block in which launches on a GPU are on the stream of an address."""
-    if where.is_current() and where.xp.cuda.get_current_stream().ptr == stream:
+    if not where.is_current():
+        return _on_stream(where, stream)
+    if where.xp.cuda.get_current_stream().ptr == stream:
         return HERE
-    return _on_stream(where, stream)
+    same: AbstractContextManager[object] = _external(where.index, stream)
+    return same
 
 
 @contextmanager

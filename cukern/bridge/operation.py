@@ -53,6 +53,8 @@ class Parameter(NamedTuple):
     default: Any = None
 
 
+#: Where a saved array is found: among the arguments if True, else among the results, and its index there.
+Place = tuple[bool, int]
 #: The shapes and dtypes of results, from those of the arguments.
 Rule = Callable[..., Any]
 
@@ -72,6 +74,8 @@ class Operation:
         several: whether it returns a tuple.
         live: whether each output has a derivative.
         more: how many further arrays :meth:`run` returns, which :meth:`pull` takes.
+        saved: where each array is found that the forward saves; None for those that are None.
+        materialize: whether the backward takes zeros in place of cotangents that are not used.
         into: launches a kernel with outputs that are given; None where :meth:`run` makes them. A kernel has no body.
         differentiable: whether there is a backward.
     """
@@ -88,11 +92,12 @@ class Operation:
         differentiable: bool = True,
     ) -> None:
         self.name, self.parameters, self.differentiable = name, tuple(parameters), differentiable
-        self.outputs, self.several, self.live, self.more = 0, False, tuple[bool, ...](), 0
+        self.outputs, self.several, self.live, self.more = 0, False, list[bool](), 0
+        self.saved: tuple[Place | None, ...] = ()
+        self.materialize = True
         self._body, self._context, self._rule = body, context, rule
         self._needs = tuple([one.floating for one in parameters])
         self._kept: tuple[Any, ...] | None = None
-        self._materialize = True
         self._attributes: dict[Any, dict[str, Any]] = {}
         self._forms: dict[Any, list[Like]] = {}
         self.arrays = [i for i, one in enumerate(parameters) if one.type == "Tensor"]
@@ -114,13 +119,14 @@ class Operation:
             if one._storage.version != version:
                 name = next(p.name for p, arg in zip(self.parameters, args, strict=True) if arg is one)
                 raise RuntimeError(f"{self.name}: forward wrote to its argument {name}; write to a copy")
-        several = type(result) is tuple
+        several, dead = type(result) is tuple, context._non_differentiable
         made: list[Any] = list(result) if several else [result]
+        live = []
         for i, one in enumerate(made):
             if not isinstance(one, Array):
                 raise TypeError(f"{self.name}: output {i}: expected an array, got {type(one).__name__}")
-        dead, outputs = context._non_differentiable, len(made)
-        live = tuple([is_float(one.dtype) and id(one) not in dead for one in made])
+            live.append((one._layout or one._planned()).floating and id(one) not in dead)
+        outputs = len(made)
         saved = tuple([_place(one, args, made) for one in context._saved])
         kept = outputs, several, live, saved, context._materialize
         if kept != self._kept:
@@ -136,7 +142,7 @@ class Operation:
                 f"{self.name}: an operator returns and saves the same in each call: forward returned "
                 f"{kept[0]} and saved {_told(kept[3])}, in its first call {self.outputs} and {_told(self._kept[3])}"
             )
-        self.outputs, self.several, self.live, _, self._materialize = self._kept = kept
+        self.outputs, self.several, self.live, self.saved, self.materialize = self._kept = kept
         self.more = more
 
     def _attributed(self, context: Any, args: Sequence[Any]) -> None:
@@ -188,48 +194,74 @@ class Operation:
         key = self._key(args)
         known = self._forms.get(key)
         if known is None:
-            with device(where):
-                zeros = [
-                    creation.zeros(tuple(map(int, arg.shape)), dtype=arg.dtype, device=where)
-                    if one.type == "Tensor"
-                    else arg
-                    for one, arg in zip(self.parameters, args, strict=True)
-                ]
-                known = self._forms[key] = [Like(one.shape, one.dtype) for one in self.run(zeros)]
+            known = self._forms[key] = [Like(one.shape, one.dtype) for one in self._run_once(args, where)]
         return known
+
+    def _run_once(self, args: Sequence[Any], where: Device) -> list[Array]:
+        """What :meth:`run` returns for zeros of the shapes and dtypes of arguments."""
+        given = list(args)
+        with device(where):
+            for i in self.arrays:
+                shape = tuple(map(int, args[i].shape))
+                given[i] = creation.zeros(shape, dtype=args[i].dtype, device=where)
+            return self.run(given)
+
+    def reads(self, argument: bool, i: int) -> bool:
+        """Whether the backward reads the elements of an argument, or of a result; of others it has the shapes."""
+        return (argument, i) in self.saved
+
+    def differentiable_again(self, i: int) -> bool:
+        """Whether :meth:`pull_again` returns the gradient of a result."""
+        return i < self.outputs and self.live[i] and self.reads(False, i)
 
     def pull(
         self,
         args: Sequence[Any],
-        results: Sequence[Array],
+        results: Sequence[Any],
         cotangents: Sequence[Array | None],
         needs: Sequence[bool],
     ) -> list[Array | None]:
         """The gradient of each floating argument that is needed, from the cotangents of the outputs.
 
         Args:
-            args: those of :meth:`run`.
-            results: what it returned.
+            args: those of :meth:`run`; the layout of an array will do where the backward does not read it.
+            results: what it returned, likewise; of one that is neither read nor materialized it may be None.
             cotangents: of each output; None for those that are not used.
             needs: of each floating argument.
 
         Raises:
             GradientError: the backward returns what is no gradient of its argument.
         """
+        with _alone(args[self.arrays[0]].device):
+            gradients = self._pulled(args, results, cotangents, needs)
+        arrays = [*args, *results, *cotangents]
+        made = iter(_apart(arrays, [one for one in gradients if one is not None]))
+        return [one if one is None else next(made) for one in gradients]
+
+    def _pulled(
+        self,
+        args: Sequence[Any],
+        results: Sequence[Any],
+        cotangents: Sequence[Array | None],
+        needs: Sequence[bool],
+    ) -> list[Array | None]:
         assert self._kept is not None
-        wanted = dict(zip(self.floating, needs, strict=True))
-        context = self._context(self.name, tuple([wanted.get(i, False) for i in range(len(args))]))
-        pools = {"argument": args, "result": results}
-        context._saved = tuple([one if one is None else pools[one[0]][one[1]] for one in self._kept[3]])
+        wanted = [False] * len(args)
+        for i, need in zip(self.floating, needs, strict=True):
+            wanted[i] = need
+        context = self._context(self.name, tuple(wanted))
+        context._saved = tuple([one if one is None else (args if one[0] else results)[one[1]] for one in self.saved])
         if self._attributes:
-            vars(context).update(self._attributes.get(self._key(args), {}))
+            key = self._key(args)
+            if key not in self._attributes:  # a compiler has left the forward out
+                self._run_once(args, args[self.arrays[0]].device)
+            vars(context).update(self._attributes.setdefault(key, {}))
         given = list(cotangents)
-        if self._materialize:
+        if self.materialize:
             for i, one in enumerate(given):
                 if one is None:
-                    given[i] = creation.zeros_like(results[i])
-        with _alone(results[0].device):
-            returned = self._body.backward(context, *given)
+                    given[i] = _zeros(results[i])
+        returned = self._body.backward(context, *given)
         found = returned if isinstance(returned, tuple) else (returned,)
         if len(found) != len(args):
             raise GradientError(
@@ -238,59 +270,65 @@ class Operation:
             )
         gradients: list[Array | None] = []
         for i in self.floating:
-            one, name = found[i], self.parameters[i].name
             if not wanted[i]:
                 gradients.append(None)
-            elif one is None:
-                gradients.append(creation.zeros_like(args[i]))
+            elif found[i] is None:
+                gradients.append(_zeros(args[i]))
             else:
-                gradients.append(conform(one, args[i], self.name, f"argument {name}"))
-        made = iter(_apart([*args, *results, *cotangents], [one for one in gradients if one is not None]))
-        return [one if one is None else next(made) for one in gradients]
+                gradients.append(conform(found[i], args[i], self.name, f"argument {self.parameters[i].name}"))
+        return gradients
 
     def pull_again(
         self,
         args: Sequence[Any],
+        results: Sequence[Any],
         cotangents: Sequence[Array | None],
         needs: Sequence[bool],
         seconds: Sequence[Array | None],
     ) -> list[Array | None]:
-        """The gradients of what :meth:`pull` computes: of each floating argument, then of each cotangent.
+        """The gradients of what :meth:`pull` computes.
 
         Args:
-            args: those of :meth:`run`.
-            cotangents: of each output.
-            needs: of each floating argument.
+            args, results, cotangents, needs: those of :meth:`pull`.
             seconds: the cotangent of each floating argument's gradient; None for those that are not used.
+
+        Returns:
+            Those of each floating argument, None if the backward does not read it; then of each cotangent; then of each
+            result that is :meth:`differentiable_again`.
 
         Raises:
             GradientError: the backward is not differentiable.
         """
-        floating = [args[i] for i in self.floating]
+        places: list[Place] = [(True, i) for i in self.floating if self.reads(True, i)]
+        places += [(False, i) for i in range(len(self.live)) if self.differentiable_again(i)]
+        inner = [one for one in self.saved if one is not None and not one[0] and one[1] >= self.outputs]
+        of = {place: (args if place[0] else results)[place[1]] for place in (*places, *inner)}
+        own = {place: one for place, one in of.items() if is_float(one.dtype)}
         firsts = [one for one in cotangents if one is not None]
         outer = Tape()
-        with _alone(floating[0].device), outer:
-            outer.watch([*floating, *firsts])
-            with Tape() as inner:
-                inner.watch(floating)
-                result = self._body.apply(*args)
-            targets = result if isinstance(result, tuple) else (result,)
-            used = [
-                (target, one)
-                for target, one, live in zip(targets, cotangents, self.live, strict=True)
-                if one is not None and live
-            ]
-            wanted = list(itertools.compress(floating, needs))
-            gradients = iter(
-                inner.gradient([t for t, _ in used], wanted, [c for _, c in used], unconnected="zero")
-            )
-            found = [next(gradients) if need else None for need in needs]
+        with _alone(args[self.arrays[0]].device), outer:
+            outer.watch([*own.values(), *firsts])
+            found = self._pulled(args, results, cotangents, needs)
         chosen = [(g, s) for g, s in zip(found, seconds, strict=True) if g is not None and s is not None]
-        sources = [*floating, *firsts]
-        again = outer.gradient([g for g, _ in chosen], sources, [s for _, s in chosen], unconnected="zero")
-        made = iter(_apart([*args, *cotangents, *seconds], again))
-        of_args = [next(made) for _ in floating]
-        return [*of_args, *(None if one is None else next(made) for one in cotangents)]
+        sources = [*own.values(), *firsts]
+        again = outer.gradient([g for g, _ in chosen], sources, [s for _, s in chosen])
+        if any(one is not None for place, one in zip(own, again, strict=False) if place in inner):
+            raise GradientError(
+                f"{self.name}: backward reads a saved array that is neither an argument nor an output, so it cannot "
+                "be differentiated again; save those, or return that array as an output too"
+            )
+        again = [_zeros(source) if one is None else one for source, one in zip(sources, again, strict=True)]
+        again = _apart([*args, *results, *cotangents, *seconds], again)
+        gradients, left = dict(zip(own, again, strict=False)), iter(again[len(own) :])
+        return [
+            *(gradients.get((True, i)) for i in self.floating),
+            *(None if one is None else next(left) for one in cotangents),
+            *(gradients[place] for place in places if not place[0]),
+        ]
+
+
+def _zeros(like: Any) -> Array:
+    return creation.zeros(like.shape, dtype=like.dtype, device=like.device)
 
 
 def plain_key(value: Any) -> tuple[type, Any]:
@@ -309,16 +347,16 @@ def _elsewhere(where: Device) -> Iterator[None]:
         yield
 
 
-def _place(kept: Any, args: Sequence[Any], made: list[Any]) -> tuple[str, int] | None:
+def _place(kept: Any, args: Sequence[Any], made: list[Any]) -> Place | None:
     """Where a saved array is found again; one that is neither argument nor result becomes a further result."""
     if kept is None:
         return None
-    for where, pool in (("argument", args), ("result", made)):
+    for argument, pool in ((True, args), (False, made)):
         for i, one in enumerate(pool):
             if one is kept:
-                return where, i
+                return argument, i
     made.append(kept)
-    return "result", len(made) - 1
+    return False, len(made) - 1
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -334,8 +372,9 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _told(saved: Sequence[tuple[str, int] | None]) -> str:
-    return ", ".join("None" if one is None else f"{one[0]} {one[1]}" for one in saved) or "nothing"
+def _told(saved: Sequence[Place | None]) -> str:
+    each = ["None" if one is None else f"{'argument' if one[0] else 'result'} {one[1]}" for one in saved]
+    return ", ".join(each) or "nothing"
 
 
 def _apart(args: Sequence[Any], made: Sequence[Array]) -> list[Array]:
@@ -345,7 +384,8 @@ def _apart(args: Sequence[Any], made: Sequence[Array]) -> list[Array]:
     for one in made:
         if id(one._storage) in taken or one._storage.constant:
             one = copied(one)
-        one = one.contiguous()
+        if not one.is_contiguous:
+            one = one.contiguous()
         taken.add(id(one._storage))
         result.append(one)
     return result

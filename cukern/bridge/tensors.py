@@ -9,6 +9,8 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array
+from ..array.layout import Layout, fresh_layout
+from ..cache import Cache
 from ..device import HERE, Device
 from . import memory
 from .operation import library
@@ -40,11 +42,6 @@ def own_dtypes() -> dict[Any, Any]:
 
 
 @cache
-def host() -> Device:
-    """The device of tensors on a CPU."""
-    return Device("host")
-
-
 def device_of(where: Any) -> Device:
     """The device of a tensor's.
 
@@ -52,9 +49,9 @@ def device_of(where: Any) -> Device:
         ValueError: it is neither a CPU nor a GPU of NVIDIA.
     """
     if where.type == "cpu":
-        return host()
+        return Device("host")
     if where.type == "cuda":
-        return _gpu(where.index or 0)
+        return Device(f"cuda:{where.index or 0}")
     raise ValueError(f"device: expected tensors on cpu or cuda, got one on {where}")
 
 
@@ -66,48 +63,58 @@ def on_stream(where: Any) -> AbstractContextManager[object]:
     """
     if where.type != "cuda":
         return HERE
-    torch = library_of_torch()
-    if torch.cuda.is_current_stream_capturing():
+    capturing, current = _streams()
+    if capturing():
         raise RuntimeError("an operator of cukern cannot be a part of a CUDA graph of PyTorch")
-    return memory.on_stream(_gpu(where.index), _current_stream()(where.index))
+    return memory.on_stream(device_of(where), current(where.index))
 
 
 @cache
-def _current_stream() -> Callable[[int], int]:
-    """The address of PyTorch's current stream on a GPU, as what its compiler generates asks for it."""
+def _streams() -> tuple[Callable[[], bool], Callable[[int], int]]:
+    """Whether PyTorch's current stream is recorded, and its address on a GPU, as its compiler's code asks for it."""
     torch = library_of_torch()
     quick: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-    return quick or (lambda index: torch.cuda.current_stream(index).cuda_stream)
+    address = quick or (lambda index: torch.cuda.current_stream(index).cuda_stream)
+    return torch.cuda.is_current_stream_capturing, address
 
 
-@cache
-def _gpu(index: int) -> Device:
-    return Device(f"cuda:{index}")
+#: By dtype, shape and device of tensors.
+_layouts: Cache[tuple[Any, ...], Layout] = Cache(65536)
 
 
-def array_of(tensor: Any, where: Any) -> Array:
+def layout_of(tensor: Any, where: Device) -> Layout:
+    """The layout of an array in C order with the dtype and shape of a tensor.
+
+    Raises:
+        KeyError: its dtype has no counterpart.
+    """
+    form = tensor.dtype, tensor.shape, where
+    known = _layouts.get(form)
+    if known is None:
+        layout = fresh_layout(where, own_dtypes()[tensor.dtype], tuple(tensor.shape))
+        known = _layouts.keep(form, layout)
+    return known
+
+
+def array_of(tensor: Any, where: Device) -> Array:
     """The array that shares the memory of a tensor, which is on the device ``where``.
 
     Raises:
         KeyError: its dtype has no counterpart.
     """
-    dtype = own_dtypes()[tensor.dtype]
-    if where.type == "cpu":
-        if dtype == dtypes.bfloat16:
-            return Array._wrap(tensor.detach().view(_bits()).numpy().view(dtype), host())
-        return Array._wrap(tensor.numpy(force=True), host())
-    strides = None
-    if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
-        tensor = tensor.resolve_conj().resolve_neg()
-        strides = [step * dtype.itemsize for step in tensor.stride()]
-    return memory.lent(_gpu(where.index), tensor.data_ptr(), tuple(tensor.shape), dtype, strides, tensor)
-
-
-@cache
-def _bits() -> Any:
-    torch = library_of_torch()
-
-    return torch.int16
+    layout = layout_of(tensor, where)
+    if not where.addressable:
+        strides = None
+        if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+            tensor = tensor.resolve_conj().resolve_neg()
+            strides = [step * layout.dtype.itemsize for step in tensor.stride()]
+        return memory.lent(layout, tensor.data_ptr(), strides, tensor)
+    if layout.dtype == dtypes.bfloat16:
+        return Array._wrap(tensor.detach().view(library_of_torch().int16).numpy().view(layout.dtype), where)
+    array = Array._wrap(tensor.numpy(force=True), where)
+    if tensor.is_contiguous():
+        array._layout, array._operand = layout, id(array._ndarray)
+    return array
 
 
 def tensor_of(array: Array) -> Any:

@@ -19,7 +19,7 @@ from ..cache import Cache
 from ..device import Device
 from ..errors import GradientError
 from . import tensors
-from .operation import Like, Operation
+from .operation import Again, Like, Operation
 
 _NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
 _registering = threading.RLock()  # a forward that runs with examples may make operators itself
@@ -158,10 +158,12 @@ class _Operators:
         self.arguments, self.outputs = len(operation.parameters), operation.outputs
         self.results = operation.outputs + operation.more
         self.arrays, self.floating = operation.arrays, operation.floating
+        self.plain = [i for i in range(self.arguments) if i not in self.arrays]
         self.read = [i for i in self.arrays if operation.reads(True, i)]
+        self.results_read = [i for i in range(self.results) if operation.reads(False, i)]
         shaped = operation.outputs if operation.materialize and operation.outputs > 1 else 0
         #: The results that the backward is given: what it reads, and those whose cotangents may be zeros.
-        self.kept = [i for i in range(self.results) if operation.reads(False, i) or i < shaped]
+        self.kept = [i for i in range(self.results) if i in self.results_read or i < shaped]
         self.again = [i for i in range(self.results) if operation.differentiable_again(i)]
         written = [f"{one.type} {_word(one.name)}" for one in operation.parameters]
         self.defaults = defaults = [one.default for one in operation.parameters]
@@ -249,31 +251,33 @@ class _Operators:
 
     def _forward(self, defaults: Sequence[Any]) -> Callable[..., Any]:
         operation, arrays, count, results = self.operation, self.arrays, self.arguments, self.results
-        shapes: Cache[Any, list[Like]] = Cache()
+        known: Cache[Any, tuple[list[Any], Again | None]] = Cache()
 
         def forward(*args: Any) -> Any:
             if len(args) < count:  # the dispatcher leaves out what equals a default
                 args = (*args, *defaults[len(args) :])
             where = self._beside(args)
             with tensors.on_stream(where):
-                given = self._given(args, where)
                 if operation.into is None:
-                    made = operation.run(given)
+                    made = operation.run(self._given(args, where))
                     if results == 1:
                         return tensors.tensor_of(made[0])
                     return tuple([tensors.tensor_of(one) for one in made])
-                key = tuple(
-                    [(args[i].shape, args[i].dtype) if i in arrays else args[i] for i in range(count)]
-                )
-                known = shapes.get(key)
-                if known is None:
-                    known = shapes.keep(key, self._likes(args))
-                out = self._empty(known, args[arrays[0]])
-                own = tensors.device_of(where)
-                operation.into(
-                    given, [tensors.array_of(one, own) for one in (out if results > 1 else (out,))]
-                )
-                return out
+                key = where, *[
+                    (one.dtype, one.shape) if i in arrays else one for i, one in enumerate(args)
+                ]
+                before = known.get(key)
+                if before is not None:
+                    made = self._again(*before, args, where)
+                    if made is not None:
+                        return made
+                given, own = self._given(args, where), tensors.device_of(where)
+                out = self._empty(self._forms(args) if before is None else before[0], where)
+                arrays_out = [tensors.array_of(one, own) for one in out]
+                operation.into(given, arrays_out)
+                if before is None:
+                    known.keep(key, (self._forms(args), operation.again(given, arrays_out)))
+                return _packed(out)
 
         return forward
 
@@ -281,24 +285,43 @@ class _Operators:
         def fake(*args: Any) -> Any:
             args = (*args, *defaults[len(args) :])
             self._beside(args)
-            return self._empty(self._likes(args), args[self.arrays[0]])
+            where = args[self.arrays[0]].device
+            return _packed(self._empty(self._forms(args), where))
 
         return fake
 
-    def _likes(self, args: Sequence[Any]) -> list[Like]:
+    def _forms(self, args: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """Shapes and PyTorch's dtypes of the results."""
         given = list(args)
         for i in self.arrays:
             given[i] = Like(tuple(args[i].shape), tensors.own_dtypes()[args[i].dtype])
         where = args[self.arrays[0]].device
-        return self.operation.results(
+        found = self.operation.results(
             given, Device("host") if where.type == "meta" else tensors.device_of(where)
         )
+        return [(one.shape, tensors.types()[one.dtype]) for one in found]
 
-    def _empty(self, likes: Sequence[Like], beside: Any) -> Any:
-        kinds = tensors.types()
-        return _packed(
-            [self.torch.empty(one.shape, dtype=kinds[one.dtype], device=beside.device) for one in likes]
-        )
+    def _again(self, forms: Sequence[Any], again: Again | None, args: Sequence[Any], where: Any) -> Any:
+        """The results of a kernel that is launched as before; None where it has to be launched by its arguments."""
+        if again is None:
+            return None
+        given, own = list(args), tensors.device_of(where)
+        for i in self.arrays:
+            given[i] = tensors.operand_of(args[i], own)
+            if given[i] is None:
+                return None
+        out = self._empty(forms, where)
+        made = [tensors.operand_of(one, own) for one in out]
+        values, results = given, made
+        if own.addressable:
+            values, results = list(given), [id(one) for one in made]
+            for i in self.arrays:
+                values[i] = id(given[i])
+        return _packed(out) if again(values, results) else None
+
+    def _empty(self, forms: Sequence[Any], where: Any) -> list[Any]:
+        empty = self.torch.empty
+        return [empty(shape, dtype=dtype, device=where) for shape, dtype in forms]
 
     def _given(self, args: Sequence[Any], where: Any) -> list[Any]:
         """The arguments as arrays, on PyTorch's device ``where``.
@@ -338,34 +361,27 @@ class _Operators:
 
     def _keep(self, ctx: Any, inputs: Any, output: Any) -> None:
         results = output if isinstance(output, tuple) else (output,)
-        args = [*inputs, *self.defaults[len(inputs) :]]
-        for i in self.arrays:
-            if i not in self.read:
-                args[i] = _shape_of(args[i])
-        kept = [results[i] if self.operation.reads(False, i) else _shape_of(results[i]) for i in self.kept]
-        self._save(ctx, (*args, *kept))
-        dead = [one for one, live in zip(results, self.operation.live, strict=False) if not live]
-        ctx.mark_non_differentiable(*dead, *results[self.outputs :])
-
-    def _save(self, ctx: Any, given: Sequence[Any]) -> None:
-        places = [i for i, one in enumerate(given) if isinstance(one, self.torch.Tensor)]
-        ctx.save_for_backward(*[given[i] for i in places])
-        ctx.places, ctx.plain = places, [None if i in places else one for i, one in enumerate(given)]
+        args = inputs if len(inputs) == self.arguments else (*inputs, *self.defaults[len(inputs) :])
+        kept = [args[i] if i in self.read else _shape_of(args[i]) for i in self.arrays]
+        kept += [results[i] if i in self.results_read else _shape_of(results[i]) for i in self.kept]
+        ctx.save_for_backward(*kept)
+        ctx.plain = [args[i] for i in self.plain]
         ctx.set_materialize_grads(False)
-
-    def _saved(self, ctx: Any) -> list[Any]:
-        given = list(ctx.plain)
-        for i, one in zip(ctx.places, ctx.saved_tensors, strict=True):
-            given[i] = one
-        return given
+        dead = [one for one, live in zip(results, self.operation.live, strict=False) if not live]
+        if dead or self.results > self.outputs:
+            ctx.mark_non_differentiable(*dead, *results[self.outputs :])
 
     def _gradients(self, ctx: Any, *cotangents: Any) -> Any:
         given = cotangents[: self.outputs]
         if all(one is None for one in given):
             return (None,) * self.arguments
         needs = [ctx.needs_input_grad[1 + i] for i in self.floating]
-        made = self.pull(*given, *self._saved(ctx), needs)
-        return _spread(made, needs, self.floating, self.arguments)
+        count = len(self.arrays)
+        saved = ctx.saved_tensors
+        args = list(saved[:count])
+        for i, one in zip(self.plain, ctx.plain, strict=True):
+            args.insert(i, one)
+        return _spread(self.pull(*given, *args, *saved[count:], needs), needs, self.floating, self.arguments)
 
     def _backward(self, *given: Any) -> Any:
         where = self._beside_of(given)
@@ -379,10 +395,15 @@ class _Operators:
         return self._fakes([args[i] if need else None for i, need in needed], args)
 
     def _keep_again(self, ctx: Any, inputs: Any, output: Any) -> None:
-        self._save(ctx, inputs)
+        ctx.places = [i for i, one in enumerate(inputs) if isinstance(one, self.torch.Tensor)]
+        ctx.save_for_backward(*[inputs[i] for i in ctx.places])
+        ctx.plain = [None if i in ctx.places else one for i, one in enumerate(inputs)]
+        ctx.set_materialize_grads(False)
 
     def _gradients_again(self, ctx: Any, *seconds: Any) -> Any:
-        given = self._saved(ctx)
+        given = list(ctx.plain)
+        for i, one in zip(ctx.places, ctx.saved_tensors, strict=True):
+            given[i] = one
         if all(one is None for one in seconds):
             return (None,) * len(given)
         made = self.pull_again(*seconds, *given)
@@ -420,7 +441,7 @@ class _Operators:
             args[i] = tensors.array_of(args[i], own) if i in self.read else tensors.layout_of(args[i], own)
         results: list[Any] = [None] * self.results
         for i, one in zip(self.kept, given[end:-1], strict=True):
-            read = self.operation.reads(False, i)
+            read = i in self.results_read
             results[i] = tensors.array_of(one, own) if read else tensors.layout_of(one, own)
         return args, results, self._optional(given[: self.outputs], own), given[-1]
 

@@ -53,6 +53,8 @@ class Parameter(NamedTuple):
     default: Any = None
 
 
+#: Launches a kernel with the operands of arguments and of new results; False if it did not.
+Again = Callable[[Sequence[Any], Sequence[Any]], bool]
 #: Where a saved array is found: among the arguments if True, else among the results, and its index there.
 Place = tuple[bool, int]
 #: The shapes and dtypes of results, from those of the arguments.
@@ -77,10 +79,13 @@ class Operation:
         saved: where each array is found that the forward saves; None for those that are None.
         materialize: whether the backward takes zeros in place of cotangents that are not used.
         into: launches a kernel with outputs that are given; None where :meth:`run` makes them. A kernel has no body.
+        again: takes arguments and outputs with which ``into`` was called; returns what launches the kernel with others of
+            the same layouts and with the same numbers, or None.
         differentiable: whether there is a backward.
     """
 
     into: Callable[[Sequence[Any], Sequence[Array]], None] | None = None
+    again: Callable[[Sequence[Any], Sequence[Array]], Again | None]
 
     def __init__(
         self,
@@ -115,10 +120,11 @@ class Operation:
         versions = [one._storage.version for one in arrays]
         with _alone(arrays[0].device):
             result = self._body.forward(context, *args)
-        for one, version in zip(arrays, versions, strict=True):
-            if one._storage.version != version:
-                name = next(p.name for p, arg in zip(self.parameters, args, strict=True) if arg is one)
-                raise RuntimeError(f"{self.name}: forward wrote to its argument {name}; write to a copy")
+        after = [one._storage.version for one in arrays]
+        if after != versions:
+            written = next(i for i, a, b in zip(self.arrays, versions, after, strict=True) if a != b)
+            name = self.parameters[written].name
+            raise RuntimeError(f"{self.name}: forward wrote to its argument {name}; write to a copy")
         several, dead = type(result) is tuple, context._non_differentiable
         made: list[Any] = list(result) if several else [result]
         live = []
@@ -131,7 +137,7 @@ class Operation:
         kept = outputs, several, live, saved, context._materialize
         if kept != self._kept:
             self._first(kept, len(made) - outputs)
-        if len(vars(context)) > 2 and not _OWN.issuperset(vars(context)):
+        if not _OWN.issuperset(vars(context)):
             self._attributed(context, args)
         return _apart(arrays, made)
 
@@ -379,14 +385,15 @@ def _told(saved: Sequence[Place | None]) -> str:
 
 def _apart(args: Sequence[Any], made: Sequence[Array]) -> list[Array]:
     """``made`` in C order, with copies of what shares memory with an argument or with one before it."""
-    taken = {id(arg._storage) for arg in args if isinstance(arg, Array)}
+    taken = [arg._storage for arg in args if isinstance(arg, Array)]
     result = []
     for one in made:
-        if id(one._storage) in taken or one._storage.constant:
+        storage = one._storage
+        if storage in taken or storage.constant:
             one = copied(one)
         if not one.is_contiguous:
             one = one.contiguous()
-        taken.add(id(one._storage))
+        taken.append(one._storage)
         result.append(one)
     return result
 

@@ -109,12 +109,31 @@ def array_of(tensor: Any, where: Device) -> Array:
             tensor = tensor.resolve_conj().resolve_neg()
             strides = [step * layout.dtype.itemsize for step in tensor.stride()]
         return memory.lent(layout, tensor.data_ptr(), strides, tensor)
-    if layout.dtype == dtypes.bfloat16:
-        return Array._wrap(tensor.detach().view(library_of_torch().int16).numpy().view(layout.dtype), where)
-    array = Array._wrap(tensor.numpy(force=True), where)
+    data = _ndarray_of(tensor)
+    array = Array._wrap(data, where)
     if tensor.is_contiguous():
-        array._layout, array._operand = layout, id(array._ndarray)
+        array._layout, array._operand = layout, id(data)
     return array
+
+
+def _ndarray_of(tensor: Any) -> Any:
+    """The ndarray of a tensor on the host."""
+    own = own_dtypes()[tensor.dtype]
+    if own is dtypes.bfloat16:  # which NumPy does not take
+        return tensor.detach().view(library_of_torch().int16).numpy().view(own)
+    return tensor.numpy(force=True)
+
+
+def operand_of(tensor: Any, where: Device) -> Any:
+    """What a launch takes for a tensor on a GPU, and the ndarray of which it takes the id on the host.
+
+    None if the elements are not in C order.
+    """
+    if not tensor.is_contiguous():
+        return None
+    if where.addressable:
+        return _ndarray_of(tensor)
+    return None if tensor.is_conj() or tensor.is_neg() else tensor.data_ptr()
 
 
 def tensor_of(array: Array) -> Any:
@@ -122,7 +141,7 @@ def tensor_of(array: Array) -> Any:
     torch = library_of_torch()
 
     data = array._data
-    half = data.dtype == dtypes.bfloat16
+    half = data.dtype.kind == "V"  # bfloat16
     if half:
         data = data.view("i2")  # neither NumPy nor CuPy hands it on
     if array.device.addressable:

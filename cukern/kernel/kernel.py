@@ -333,6 +333,10 @@ class Kernel:
         if form is not None and repeat is not None:
             self._repeats.keep(form, repeat)
 
+    def _repeat(self, args: Sequence[Any], grid: Any, shared: int = 0, **overrides: Any) -> Repeat | None:
+        """The repeated launch for arguments of the form of these, with which the kernel was launched before."""
+        return self._repeats.get(self._form(args, grid, shared, overrides))
+
     @staticmethod
     def _form(
         args: Sequence[Any], grid: Any, shared: Any, overrides: dict[str, Any]

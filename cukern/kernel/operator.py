@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..array import Array
-from ..bridge.operation import Like, Operation, Parameter, likes
+from ..bridge.operation import Again, Like, Operation, Parameter, likes
 from ..text import signature
+from . import kernel as launches
 
 if TYPE_CHECKING:
     from .kernel import Kernel
@@ -77,7 +78,32 @@ def operation(kernel: Kernel, options: Options) -> Operation:
         grid = options.grid if grid_of is None else grid_of(*args)
         kernel(*[out[i] if is_out else args[i] for is_out, i in order], grid=grid, **options.variables)
 
+    def again(args: Sequence[Any], out: Sequence[Array]) -> Again | None:
+        if starts or cleared:
+            return None
+        forms = [one._planned() if isinstance(one, Array) else one for one in args]
+        try:
+            grid = options.grid if grid_of is None else grid_of(*forms)
+        except Exception:  # it reads elements
+            return None
+        repeats = kernel._repeats
+        whole = [out[i] if is_out else args[i] for is_out, i in order]
+        repeat = kernel._repeat(whole, grid, **options.variables)
+        if repeat is None:
+            return None
+        anew = repeat.anew
+
+        def launch(args: Sequence[Any], out: Sequence[Any]) -> bool:
+            if launches.through is not None or kernel._repeats is not repeats:
+                return False
+            if grid_of is not None and grid_of(*forms) != grid:
+                return False
+            return anew([out[i] if is_out else args[i] for is_out, i in order])
+
+        return launch
+
     result = Operation(kernel.name, None, None, parameters, rule, differentiable=False)
+    result.again = again
     result.into, result.outputs, result.several = into, len(written), len(written) > 1
     result.live = (False,) * len(written)
     if not result.arrays:

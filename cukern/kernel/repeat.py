@@ -59,7 +59,7 @@ class Repeat:
         self._bound, self._launch = bound, launch
         arrays = [i for i, arg in enumerate(args) if isinstance(arg, Array)]
         self._written = [i for i in written if i in arrays]
-        self._pairs = [(i, j) for i in self._written for j in arrays if j not in self._written or i < j]
+        self._pairs = [(i, [j for j in arrays if j not in self._written or i < j]) for i in self._written]
         self._nulls = [i for i, arg in enumerate(args) if arg is None]
         self._numbers = [(i, converters[i]) for i in range(len(args)) if i not in {*arrays, *self._nulls}]
 
@@ -70,23 +70,22 @@ class Repeat:
             LaunchError: a number does not fit its parameter.
             KernelFault: the kernel failed while it ran.
         """
+        if not self._applies():
+            return False
         bound = self._bound
-        device = bound.device
-        if device.which is not None and device.which() != device.index:
-            return False
-        if capture_hooks.new_empty is not None:
-            return False
-        for i in self._written:
-            if args[i]._storage.constant:
+        for i, others in self._pairs:
+            storage = args[i]._storage
+            if storage.constant:
                 return False
-        for i, j in self._pairs:
-            if _overlap(args[i], args[j]):
-                return False
+            new = storage.empty is not None and not storage.version and not storage.shared
+            for j in others:  # nobody else knows new memory
+                if args[j]._storage is storage if new else _overlap(args[i], args[j]):
+                    return False
         values = [arg._operand if isinstance(arg, Array) else arg for arg in args]
         for i, convert in self._numbers:
             values[i] = convert(args[i])
         for i in self._nulls:
-            values[i] = device.backend.operand(None)
+            values[i] = bound.device.backend.operand(None)
         try:
             self._launch(*values)
         except OverflowError:  # of a number, which a first launch rounds; nothing was launched
@@ -97,6 +96,27 @@ class Repeat:
         if tape.active():
             bound.tell_tapes(args, [args[i] for i in self._written])
         return True
+
+    def anew(self, values: list[Any]) -> bool:
+        """A call with the operands of arrays instead of these; what is written is memory that nothing else knows.
+
+        Raises:
+            LaunchError, KernelFault: as of a call.
+        """
+        if self._nulls or capture_hooks.recorder() is not None or not self._applies():
+            return False
+        for i, convert in self._numbers:
+            values[i] = convert(values[i])
+        try:
+            self._launch(*values)
+        except OverflowError:
+            return False
+        return True
+
+    def _applies(self) -> bool:
+        device = self._bound.device
+        here = device.which is None or device.which() == device.index
+        return here and capture_hooks.new_empty is None
 
 
 def _overlap(a: Array, b: Array) -> bool:

@@ -19,7 +19,7 @@ from ..device import Device, capture_hooks, current, dlpack
 from ..device.kernels_only import allows_numpy, asked
 from .array import Array, copied
 from .host_data import holds_array, host_data
-from .layout import Shape, fresh_layout, known_layout, shape_of
+from .layout import Layout, Shape, fresh_layout, known_layout, renewed, shape_of
 from .making import cleared
 from .operators import FUNCTIONS
 
@@ -248,9 +248,12 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
         dtype: the default floating dtype if None.
         device: the current one by default.
     """
-    where = _device(device)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_named(dtype)
-    layout = fresh_layout(where, wanted, shape_of(shape))
+    return _empty(fresh_layout(_device(device), wanted, shape_of(shape)))
+
+
+def _empty(layout: Layout) -> Array:
+    where = layout.device
     if where.which is None:
         result = Array._made(layout)
     else:
@@ -339,6 +342,8 @@ def empty_like(
     shape: Shape | None = None,
 ) -> Array:
     """Make an uninitialized array with the shape, dtype and device of ``x``, unless others are given."""
+    if dtype is None and device is None and shape is None and isinstance(x, Array):
+        return _empty(renewed(x._layout or x._planned()))
     sizes, wanted, where = _like("empty_like", x, dtype, device, shape)
     return empty(sizes, wanted, where)
 

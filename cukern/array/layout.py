@@ -33,6 +33,7 @@ class Layout:
         strides: bytes from one element to the next along each axis.
         allocate: allocates a new array of a dense layout: an ndarray on the host, a CuPy memory pointer on a GPU.
         cleared: what :func:`.making.cleared` has returned.
+        new: what :func:`renewed` has returned.
         order: the axes as they lie in memory, see :func:`memory_order`.
         aligned: whether the address of the first element is a multiple of :data:`ALIGNMENT`; always true on the
             host, where the compiler handles alignment.
@@ -49,6 +50,7 @@ class Layout:
         "floating",
         "nbytes",
         "ndim",
+        "new",
         "on_host",
         "order",
         "repeated",
@@ -72,6 +74,7 @@ class Layout:
     repeated: bool
     allocate: Callable[[], Any]
     cleared: Callable[[], Any] | None
+    new: Layout | None
 
 
 #: By all properties; those of new arrays in C order also by device, dtype and shape.
@@ -135,6 +138,13 @@ def fresh_layout(
     return result if key is None else _layouts.keep(key, result)
 
 
+def renewed(own: Layout) -> Layout:
+    """The layout of a new array in C order with the device, dtype and shape of another's."""
+    if own.new is None:
+        own.new = fresh_layout(own.device, own.dtype, own.shape)
+    return own.new
+
+
 def known_layout(device: Device, dtype: DType, shape: tuple[int, ...]) -> Layout | None:
     """:func:`fresh_layout` in C order, if it has returned this one; nothing is kept for shapes that occur once."""
     return _layouts.get((device, dtype, shape))
@@ -175,7 +185,7 @@ def layout(
         result.floating, result.order = dtype in INEXACT, memory_order(shape, strides, dtype.itemsize)
         result.on_host = device.addressable
         result.repeated = overlapping(shape, strides, dtype.itemsize)
-        result.allocate, result.cleared = _allocator(result), None
+        result.allocate, result.cleared, result.new = _allocator(result), None, None
         cached = _layouts.keep(key, _layouts.get(key, result))  # another thread's, if one was as quick
     return cached
 

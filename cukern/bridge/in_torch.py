@@ -219,13 +219,19 @@ class _Operators:
         """
         torch = self.torch
         core = torch._C
-        after, inner = core._after_autograd_keyset, core._after_ADInplaceOrView_keyset
-        below, tracked, enabled = core._AutoDispatchBelowAutograd, core._any_requires_grad, torch.is_grad_enabled
-        alone = {core.DispatchKeySet(core.DispatchKey.CPU).raw_repr()}
-        alone.add(core.DispatchKeySet(core.DispatchKey.CUDA).raw_repr())
+        after, below, keys_of = (
+            core._after_autograd_keyset,
+            core._AutoDispatchBelowAutograd,
+            core.DispatchKeySet,
+        )
+        tracked, enabled = core._any_requires_grad, torch.is_grad_enabled
+        alone = set()
+        for word in ("CPU", "CUDA"):
+            own, derivative = (getattr(core.DispatchKey, one) for one in (word, f"Autograd{word}"))
+            alone.add((keys_of(own) | keys_of(derivative)).raw_repr())
 
         def called(keys: Any, args: Sequence[Any]) -> Any:
-            if (keys & inner).raw_repr() in alone:
+            if keys.raw_repr() in alone:
                 return run(*args)
             with below():
                 return op.redispatch(keys & after, *args)
@@ -373,15 +379,16 @@ class _Operators:
 
     def _gradients(self, ctx: Any, *cotangents: Any) -> Any:
         given = cotangents[: self.outputs]
-        if all(one is None for one in given):
+        if all([one is None for one in given]):
             return (None,) * self.arguments
-        needs = [ctx.needs_input_grad[1 + i] for i in self.floating]
-        count = len(self.arrays)
-        saved = ctx.saved_tensors
-        args = list(saved[:count])
-        for i, one in zip(self.plain, ctx.plain, strict=True):
-            args.insert(i, one)
-        return _spread(self.pull(*given, *args, *saved[count:], needs), needs, self.floating, self.arguments)
+        needed, saved, count = ctx.needs_input_grad, ctx.saved_tensors, len(self.arrays)
+        needs = [needed[1 + i] for i in self.floating]
+        if self.plain:
+            args = list(saved[:count])
+            for i, one in zip(self.plain, ctx.plain, strict=True):
+                args.insert(i, one)
+            saved = (*args, *saved[count:])
+        return _spread(self.pull(*given, *saved, needs), needs, self.floating, self.arguments)
 
     def _backward(self, *given: Any) -> Any:
         where = self._beside_of(given)
@@ -470,6 +477,8 @@ def _packed(tensors: Sequence[Any]) -> Any:
 def _spread(made: Any, wanted: Sequence[bool], places: Sequence[int], length: int) -> tuple[Any, ...]:
     """Gradients at the places of their arguments, among so many; None where none is wanted."""
     several = made if isinstance(made, (tuple, list)) else (made,)
+    if len(places) == length and all(wanted):
+        return tuple(several)
     found: list[Any] = [None] * length
     for one, need, place in zip(several, wanted, places, strict=True):
         if need:

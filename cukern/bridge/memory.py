@@ -18,6 +18,14 @@ class _Shared(Storage):
     shared = True
 
 
+def ordered(layout: Layout, data: Any, memory: Any, operand: Any, storage: Storage) -> Array:
+    """The array in C order of a layout, with these parts."""
+    array: Array = object.__new__(Array)
+    array._ndarray, array._memory, array._layout, array._operand = data, memory, layout, operand
+    array.device, array._storage, array._key, array._viewed = layout.device, storage, None, None
+    return array
+
+
 def lent(layout: Layout, pointer: int, strides: Sequence[int] | None, owner: Any) -> Array:
     """The array of memory on a GPU that ``owner`` keeps.
 
@@ -36,10 +44,7 @@ def lent(layout: Layout, pointer: int, strides: Sequence[int] | None, owner: Any
         span = sum(steps) + layout.dtype.itemsize
     memory = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(pointer, span, owner, where.index), 0)
     if strides is None and pointer % ALIGNMENT == 0:
-        array: Array = object.__new__(Array)
-        array._ndarray, array._memory, array._layout, array._operand = None, memory, layout, pointer
-        array.device, array._storage, array._key, array._viewed = where, _Shared(), None, None
-        return array
+        return ordered(layout, None, memory, pointer, _Shared())
     data = cupy.ndarray(shape, layout.dtype, memory, None if strides is None else tuple(strides))
     return Array._wrap(data, where, _Shared())
 

@@ -117,12 +117,12 @@ class Operation:
         """
         context = self._context(self.name, self._needs)
         arrays = [args[i] for i in self.arrays]
-        versions = [one._storage.version for one in arrays]
+        before = [one._storage.version for one in arrays]
         with _alone(arrays[0].device):
             result = self._body.forward(context, *args)
         after = [one._storage.version for one in arrays]
-        if after != versions:
-            written = next(i for i, a, b in zip(self.arrays, versions, after, strict=True) if a != b)
+        if after != before:
+            written = next(i for i, a, b in zip(self.arrays, before, after, strict=True) if a != b)
             name = self.parameters[written].name
             raise RuntimeError(f"{self.name}: forward wrote to its argument {name}; write to a copy")
         several, dead = type(result) is tuple, context._non_differentiable
@@ -240,8 +240,7 @@ class Operation:
         """
         with _alone(args[self.arrays[0]].device):
             gradients = self._pulled(args, results, cotangents, needs)
-        arrays = [*args, *results, *cotangents]
-        made = iter(_apart(arrays, [one for one in gradients if one is not None]))
+        made = iter(_apart([*args, *results, *cotangents], [one for one in gradients if one is not None]))
         return [one if one is None else next(made) for one in gradients]
 
     def _pulled(
@@ -357,10 +356,12 @@ def _place(kept: Any, args: Sequence[Any], made: list[Any]) -> Place | None:
     """Where a saved array is found again; one that is neither argument nor result becomes a further result."""
     if kept is None:
         return None
-    for argument, pool in ((True, args), (False, made)):
-        for i, one in enumerate(pool):
-            if one is kept:
-                return argument, i
+    for i, one in enumerate(args):
+        if one is kept:
+            return True, i
+    for i, one in enumerate(made):
+        if one is kept:
+            return False, i
     made.append(kept)
     return False, len(made) - 1
 

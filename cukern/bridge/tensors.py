@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from .. import dtypes
-from ..array import Array
+from ..array import Array, Storage
 from ..array.layout import Layout, fresh_layout
 from ..cache import Cache
 from ..device import HERE, Device
@@ -102,25 +102,23 @@ def array_of(tensor: Any, where: Device) -> Array:
     Raises:
         KeyError: its dtype has no counterpart.
     """
-    layout = layout_of(tensor, where)
+    layout = _layouts.get((tensor.dtype, tensor.shape, where)) or layout_of(tensor, where)
     if not where.addressable:
         strides = None
         if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
             tensor = tensor.resolve_conj().resolve_neg()
             strides = [step * layout.dtype.itemsize for step in tensor.stride()]
         return memory.lent(layout, tensor.data_ptr(), strides, tensor)
-    data = _ndarray_of(tensor)
-    array = Array._wrap(data, where)
+    data = _ndarray_of(tensor, layout)
     if tensor.is_contiguous():
-        array._layout, array._operand = layout, id(data)
-    return array
+        return memory.ordered(layout, data, None, id(data), Storage())
+    return Array._wrap(data, where)
 
 
-def _ndarray_of(tensor: Any) -> Any:
+def _ndarray_of(tensor: Any, layout: Layout) -> Any:
     """The ndarray of a tensor on the host."""
-    own = own_dtypes()[tensor.dtype]
-    if own is dtypes.bfloat16:  # which NumPy does not take
-        return tensor.detach().view(library_of_torch().int16).numpy().view(own)
+    if layout.dtype is dtypes.bfloat16:  # which NumPy does not take
+        return tensor.detach().view(library_of_torch().int16).numpy().view(layout.dtype)
     return tensor.numpy(force=True)
 
 
@@ -132,7 +130,7 @@ def operand_of(tensor: Any, where: Device) -> Any:
     if not tensor.is_contiguous():
         return None
     if where.addressable:
-        return _ndarray_of(tensor)
+        return _ndarray_of(tensor, layout_of(tensor, where))
     return None if tensor.is_conj() or tensor.is_neg() else tensor.data_ptr()
 
 

@@ -70,9 +70,12 @@ class Repeat:
             LaunchError: a number does not fit its parameter.
             KernelFault: the kernel failed while it ran.
         """
-        if not self._applies():
-            return False
         bound = self._bound
+        device = bound.device
+        if capture_hooks.new_empty is not None or (
+            device.which is not None and device.which() != device.index
+        ):
+            return False
         for i, others in self._pairs:
             storage = args[i]._storage
             if storage.constant:
@@ -85,7 +88,7 @@ class Repeat:
         for i, convert in self._numbers:
             values[i] = convert(args[i])
         for i in self._nulls:
-            values[i] = bound.device.backend.operand(None)
+            values[i] = device.backend.operand(None)
         try:
             self._launch(*values)
         except OverflowError:  # of a number, which a first launch rounds; nothing was launched
@@ -103,7 +106,10 @@ class Repeat:
         Raises:
             LaunchError, KernelFault: as of a call.
         """
-        if self._nulls or capture_hooks.recorder() is not None or not self._applies():
+        device = self._bound.device
+        if self._nulls or capture_hooks.new_empty is not None or capture_hooks.recorder() is not None:
+            return False
+        if device.which is not None and device.which() != device.index:
             return False
         for i, convert in self._numbers:
             values[i] = convert(values[i])
@@ -112,11 +118,6 @@ class Repeat:
         except OverflowError:
             return False
         return True
-
-    def _applies(self) -> bool:
-        device = self._bound.device
-        here = device.which is None or device.which() == device.index
-        return here and capture_hooks.new_empty is None
 
 
 def _overlap(a: Array, b: Array) -> bool:

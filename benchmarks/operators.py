@@ -5,8 +5,8 @@ Usage: python benchmarks/operators.py [--scale N] [--only WORD] [--quick] [--out
 All launch the same two kernels, of a gated activation and its derivative, over so few elements that the host's time is
 what is measured. By hand are `torch.library.custom_op` with its `register_fake` and `register_autograd`, and what
 `torch.library.Library` defines, both with CuPy's `RawKernel` on PyTorch's current stream. Without a GPU they call the
-kernel that cukern has compiled for the host, without its checks. Sides take turns; results are checked against PyTorch's
-own functions. `--quick` leaves out `torch.compile`.
+kernel that cukern has compiled for the host, without its checks. Sides take turns; results are checked against those of
+PyTorch's own functions. `--quick` leaves out `torch.compile`.
 """
 
 from __future__ import annotations
@@ -213,7 +213,9 @@ def calls(op: Any, where: str, quick: bool, gradients: bool = True) -> dict[str,
     for name, call in found.items():
         made = call()
         for got, want in zip(*((made, expected) if "backward" in name else ((made,), (exact,))), strict=True):
-            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
+            torch.testing.assert_close(
+                got, want, rtol=1e-5, atol=1e-5, msg=lambda m, name=name: f"{name}: {m}"
+            )
     return found
 
 
@@ -241,7 +243,9 @@ def in_jax(bench: Benchmark) -> list[str]:
                 raise AssertionError(f"to_jax: {name}: the results differ")
         sides = [lambda one=one: jax.block_until_ready(one(x, gate)) for one in compiled]
         own, other = microseconds(sides, bench)
-        lines.append(f"jax.jit, {name}, with its end: {own:.1f} us of to_jax, {other:.1f} us of what XLA compiles.")
+        lines.append(
+            f"jax.jit, {name}, with its end: {own:.1f} us of to_jax, {other:.1f} us of what XLA compiles."
+        )
     return lines
 
 
@@ -257,7 +261,9 @@ def main() -> None:
         lambda word: SwiGLU.to_torch(*examples, name=f"by_cukern::{word}", outputs=lambda x, gate: x),
     ]
     taken = [seconds_to_make(make, ["first", "second"]) for make in makes]
-    for name, times in zip(("making the first operator", "making another"), zip(*taken, strict=True), strict=True):
+    for name, times in zip(
+        ("making the first operator", "making another"), zip(*taken, strict=True), strict=True
+    ):
         bench.row(name, *(1e6 * one for one in times), *shares(times))
     sides = [make("measured") for make in makes]
     rows = [calls(op, where, bench.quick) for op in sides]

@@ -244,7 +244,7 @@ class Function:
         ...         return 2 * ctx.saved_arrays[0] * grad
         >>> square = Square.to_torch(ck.ones(2))  # doctest: +SKIP
         >>> square(torch.tensor([3.0], requires_grad=True))  # doctest: +SKIP
-        tensor([9.], grad_fn=<GeneratedBackwardFor_cukern_Square_defaultBackward>)
+        tensor([9.], grad_fn=<SquareBackward>)
         """
         from .bridge import in_torch
 

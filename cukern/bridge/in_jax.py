@@ -165,10 +165,10 @@ def _function(operation: Operation, plain: Sequence[Any], vmap: str) -> Callable
                 own[k] = next(left)
             for i in kept:
                 results[i] = next(left)
-            each = [list(itertools.islice(left, len(one))) for one in others]
-            cotangents = iter(each[0])
-            each[0] = [next(cotangents) if live else None for live in operation.live]
-            return [one for one in pull(args_of(own), results, *each) if one is not None]
+            cotangents, *more = [list(itertools.islice(left, len(one))) for one in others]
+            alive = iter(cotangents)
+            each = [next(alive) if live else None for live in operation.live]
+            return [one for one in pull(args_of(own), results, each, *more) if one is not None]
 
         return call(compute, wanted, passed)
 
@@ -176,20 +176,25 @@ def _function(operation: Operation, plain: Sequence[Any], vmap: str) -> Callable
 
     def gradients(given: Any, made: Any, cotangents: Any) -> tuple[Any, ...]:
         wanted = [_like(given[i]) for i in of_floats]
-        return pulling(lambda *each: operation.pull(*each, needs), wanted, given, made, cotangents)
+
+        def pull(args: Any, results: Any, each: Any) -> Any:
+            return operation.pull(args, results, each, needs)
+
+        return pulling(pull, wanted, given, made, cotangents)
 
     pulled = jax.custom_vjp(gradients)
 
     def pulled_backward(kept_before: Any, seconds: Any) -> Any:
         given, made, cotangents = kept_before
         sources = [k for k in of_floats if operation.reads(True, arrays[k])]
-        wanted = [_like(one) for one in (*(given[k] for k in sources), *cotangents, *(made[i] for i in again))]
-        found = iter(
-            pulling(
-                lambda args, results, each, seconds: operation.pull_again(args, results, each, needs, seconds),
-                *(wanted, given, made, cotangents, seconds),
-            )
-        )
+        wanted = [
+            _like(one) for one in (*(given[k] for k in sources), *cotangents, *(made[i] for i in again))
+        ]
+
+        def pull(args: Any, results: Any, each: Any, seconds: Any) -> Any:
+            return operation.pull_again(args, results, each, needs, seconds)
+
+        found = iter(pulling(pull, wanted, given, made, cotangents, seconds))
         of_args, of_made = [None] * count, [None] * len(made)
         for k in sources:
             of_args[k] = next(found)

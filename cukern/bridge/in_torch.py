@@ -246,11 +246,12 @@ class _Operators:
             "forward": staticmethod(forward),
             "backward": staticmethod(lambda ctx, *given: (None, *backward(ctx, *given))),
         }
-        node = type(op._opname, (torch.autograd.Function,), methods).apply
+        node: Any = type(op._opname, (torch.autograd.Function,), methods)
+        record = node.apply
 
         def dispatched(keys: Any, *args: Any) -> Any:
             if enabled() and tracked(*args):
-                return node(keys, *args)
+                return record(keys, *args)
             return called(keys, args)
 
         self.library.impl(op._opname, dispatched, "Autograd", with_keyset=True)
@@ -269,9 +270,7 @@ class _Operators:
                     if results == 1:
                         return tensors.tensor_of(made[0])
                     return tuple([tensors.tensor_of(one) for one in made])
-                key = where, *[
-                    (one.dtype, one.shape) if i in arrays else one for i, one in enumerate(args)
-                ]
+                key = where, *[(one.dtype, one.shape) if i in arrays else one for i, one in enumerate(args)]
                 before = known.get(key)
                 if before is not None:
                     made = self._again(*before, args, where)
@@ -379,7 +378,7 @@ class _Operators:
 
     def _gradients(self, ctx: Any, *cotangents: Any) -> Any:
         given = cotangents[: self.outputs]
-        if all([one is None for one in given]):
+        if all(one is None for one in given):
             return (None,) * self.arguments
         needed, saved, count = ctx.needs_input_grad, ctx.saved_tensors, len(self.arrays)
         needs = [needed[1 + i] for i in self.floating]
@@ -393,8 +392,8 @@ class _Operators:
     def _backward(self, *given: Any) -> Any:
         where = self._beside_of(given)
         with tensors.on_stream(where):
-            *taken, needs = self._divided(given, where)
-            return self._returned(self.operation.pull(*taken, needs), where)
+            args, results, cotangents, needs = self._divided(given, where)
+            return self._returned(self.operation.pull(args, results, cotangents, needs), where)
 
     def _fake_backward(self, *given: Any) -> Any:
         args = given[self.outputs :]

@@ -7,7 +7,6 @@ further results, and plain attributes are those that a forward of arguments of t
 from __future__ import annotations
 
 import importlib
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
@@ -79,8 +78,8 @@ class Operation:
         saved: where each array is found that the forward saves; None for those that are None.
         materialize: whether the backward takes zeros in place of cotangents that are not used.
         into: launches a kernel with outputs that are given; None where :meth:`run` makes them. A kernel has no body.
-        again: takes arguments and outputs with which ``into`` was called; returns what launches the kernel with others of
-            the same layouts and with the same numbers, or None.
+        again: takes arguments and outputs with which ``into`` was called; returns what launches the kernel with others
+            of the same layouts and with the same numbers, or None.
         differentiable: whether there is a backward.
     """
 
@@ -255,7 +254,9 @@ class Operation:
         for i, need in zip(self.floating, needs, strict=True):
             wanted[i] = need
         context = self._context(self.name, tuple(wanted))
-        context._saved = tuple([one if one is None else (args if one[0] else results)[one[1]] for one in self.saved])
+        context._saved = tuple(
+            [one if one is None else (args if one[0] else results)[one[1]] for one in self.saved]
+        )
         if self._attributes:
             key = self._key(args)
             if key not in self._attributes:  # a compiler has left the forward out

@@ -15,9 +15,9 @@ from .. import dtypes
 _BFLOAT16 = (4, 16, 1)
 #: That of the integers in its place.
 _BITS = (1, 16, 1)
-#: The offset of the dtype in a DLManagedTensor, after the address, the device and the number of axes, and in a
-#: DLManagedTensorVersioned, after its version, context, deleter and flags as well. Source: dlpack.h, version 1.1.
-_OFFSETS = {b"dltensor": 20, b"dltensor_versioned": 52}
+#: The offset of the DLTensor in a DLManagedTensor, and in a DLManagedTensorVersioned, after its version, context,
+#: deleter and flags. Source: dlpack.h, version 1.1.
+_OFFSETS = {b"dltensor": 0, b"dltensor_versioned": 32}
 #: In a DLTensor, which begins with the address: the dtype, and the bytes from the address to the first element.
 _DTYPE, _SKIPPED = 20, 40
 
@@ -33,22 +33,24 @@ class _DataType(ctypes.Structure):
     _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
 
 
-def _dtype_of(capsule: Any) -> _DataType:
-    """The dtype in a capsule that is not consumed."""
+def _tensor_in(capsule: Any) -> int:
+    """The address of the DLTensor in a capsule that is not consumed."""
     for name, offset in _OFFSETS.items():
         if _is_valid(capsule, name):
-            return _DataType.from_address(_pointer(capsule, name) + offset)
+            return int(_pointer(capsule, name)) + offset
     raise BufferError(f"__dlpack__: expected a DLPack capsule that is not consumed, got {capsule!r}")
+
+
+def _dtype_of(capsule: Any) -> _DataType:
+    """The dtype in a capsule that is not consumed."""
+    return _DataType.from_address(_tensor_in(capsule) + _DTYPE)
 
 
 def address(capsule: Any) -> int:
     """The address of the first element in a capsule that is not consumed."""
-    for name, offset in _OFFSETS.items():
-        if _is_valid(capsule, name):
-            tensor = _pointer(capsule, name) + offset - _DTYPE
-            start, skipped = (ctypes.c_uint64.from_address(tensor + at).value for at in (0, _SKIPPED))
-            return start + skipped
-    raise BufferError(f"__dlpack__: expected a DLPack capsule that is not consumed, got {capsule!r}")
+    tensor = _tensor_in(capsule)
+    start, skipped = (ctypes.c_uint64.from_address(tensor + at).value for at in (0, _SKIPPED))
+    return start + skipped
 
 
 def exported(data: npt.NDArray[Any], **options: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import keyword
 import re
 from collections.abc import Callable, Sequence
@@ -11,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ..array import Array, creation
-from ..bridge.operation import Operation, parameter
+from ..bridge.operation import Operation
 from ..device import Device
 from ..device.nvrtc import PLAIN
-from ..function import Context, Function
+from ..function import Function
 from ..kernel import Kernel
 from ..kernel.operator import operation as operation_of
 from .program import Operator, Program
@@ -194,16 +195,16 @@ def _of_kernel(kernel: Kernel, options: Any, examples: list[Any]) -> Operation:
 def _of_function(function: Callable[..., Any], examples: list[Any]) -> Operation:
     """A function of arrays as an operation without a derivative."""
 
-    class Plain(Function):
-        @staticmethod
-        def forward(ctx: Any, *args: Any) -> Any:
-            return function(*args)
+    def forward(ctx: Any, *args: Any) -> Any:
+        return function(*args)
 
-    Plain.__name__ = getattr(function, "__name__", "function")
     code = getattr(function, "__code__", None)
-    names = code.co_varnames[: code.co_argcount] if code is not None else ()
-    words = [*names, *(f"argument{i}" for i in range(len(names), len(examples)))]
-    parameters = [parameter(word, one) for word, one in zip(words, examples, strict=False)]
-    made = Operation(Plain.__name__, Plain, Context, parameters, None, False)
-    made.run(examples)
-    return made
+    if code is not None:
+        names = "_context", *code.co_varnames[: code.co_argcount]
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        signature = inspect.Signature([inspect.Parameter(one, kind) for one in names])
+        forward.__signature__ = signature  # type: ignore[attr-defined]
+    name = getattr(function, "__name__", "function")
+    made: type[Function] = type(name, (Function,), {"forward": staticmethod(forward)})
+    operation: Operation = made._operation(examples, None)
+    return operation

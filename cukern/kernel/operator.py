@@ -105,7 +105,7 @@ def operation(kernel: Kernel, options: Options) -> Operation:
     result = Operation(kernel.name, None, None, parameters, rule, differentiable=False)
     result.again = again
     result.into, result.outputs, result.several = into, len(written), len(written) > 1
-    result.live = (False,) * len(written)
+    result.live = [False] * len(written)
     if not result.arrays:
         raise TypeError(f"{kernel.name}: expected a kernel that reads an array")
     return result

@@ -218,6 +218,9 @@ def test_refused_overlap(device, scale):
     refused("overlaps", lambda: scale(low, middle, 1, 8))
     scale(low, high, 2, 8)
     assert x.tolist() == [1.0] * 8 + [2.0] * 8
+    new = ck.empty(16)  # to which nothing has been written, in a launch like one before
+    low, middle = (ck.Array._wrap(new._data[i : i + 8], new.device, new._storage) for i in (0, 4))
+    refused("overlaps", lambda: scale(low, middle, 1, 8))
 
 
 def test_refused_launch_shapes(device, scale):

@@ -428,6 +428,63 @@ def test_torch_start_of_results(torch: Any) -> None:
         assert torch.equal(op(x, x.numel(), False), x)
 
 
+class Tanh(ck.Function):
+    """Its backward reads the result alone, and is differentiable."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        y = ck.tanh(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (y,) = ctx.saved_arrays
+        return grad * (1 - y * y)
+
+
+def test_torch_and_jax_keep_what_the_backward_reads(torch: Any, jax: Any) -> None:
+    op = Tanh.to_torch(ck.ones(2), name="tests::tanh")
+    x = torch.tensor(data((40,))[0], requires_grad=True)
+    y = op(x)
+    others = [one for one in y.grad_fn.saved_tensors if one.data_ptr() != y.data_ptr()]
+    assert sum(one.untyped_storage().nbytes() for one in others) <= x.itemsize
+    assert torch.autograd.gradcheck(op, x) and torch.autograd.gradgradcheck(op, x)
+    ours, small = Tanh.to_jax(ck.ones(2)), x.detach().numpy()[:3]
+    found, expected = (jax.jacrev(jax.grad(lambda x, f=f: f(x).sum()))(small) for f in (ours, jax.numpy.tanh))
+    assert np.allclose(found, expected)
+
+
+def test_torch_second_derivatives_that_a_backward_lacks(torch: Any) -> None:
+    x, w = (torch.tensor(one, requires_grad=True) for one in data((2, 5), (5,)))
+    norm = Norm.to_torch(*examples(), name="tests::norm")
+    (first,) = torch.autograd.grad(norm(x, w).sum(), x, create_graph=True)
+    with pytest.raises(ck.GradientError, match="saved array that is neither an argument nor an output"):
+        first.sum().backward()
+
+
+def test_torch_repeated_launches_of_a_kernel(torch: Any) -> None:
+    text = """
+extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, float a) {
+    int i = blockIdx.x * << block >> + threadIdx.x;
+    y[i] = << acc >>(x[i]) * a;
+}"""
+    blocks = [1]
+    kernel = ck.Kernel(text, name="repeated", block=4)
+    op = kernel.to_torch(lambda x, a: x, name="tests::repeated", grid=lambda x, a: blocks[0])
+    x = torch.arange(8.0)
+    for a in (2.0, 2.0, 3.0, 2.0):
+        assert op(x[:4], a).tolist() == [a * i for i in range(4)]
+        assert op(x[::2], a).tolist() == [2 * a * i for i in range(4)]
+        assert op(x[:4].bfloat16(), a).tolist() == [a * i for i in range(4)]
+    for blocks[0] in (1, 2):
+        found = op(x, 2.0)
+        assert found[: 4 * blocks[0]].tolist() == [2.0 * i for i in range(4 * blocks[0])]
+    with ck.testing.checked(), pytest.raises(ck.KernelFault, match="reads element 8 of argument x"):
+        blocks[0] = 3
+        op(x, 2.0)
+
+
 def test_torch_words_of_python_and_replaced_operators(torch: Any) -> None:
     text = """
 extern "C" __global__ void << name >>(const float* in, float* y, int lambda) {

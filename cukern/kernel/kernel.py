@@ -333,9 +333,16 @@ class Kernel:
         if form is not None and repeat is not None:
             self._repeats.keep(form, repeat)
 
-    def _repeat(self, args: Sequence[Any], grid: Any, shared: int = 0, **overrides: Any) -> Repeat | None:
-        """The repeated launch for arguments of the form of these, with which the kernel was launched before."""
-        return self._repeats.get(self._form(args, grid, shared, overrides))
+    def _repeat(
+        self, args: Sequence[Any], grid: Any, shared: int = 0, **overrides: Any
+    ) -> Callable[[list[Any]], bool] | None:
+        """What launches with the operands of others, as :meth:`.Repeat.anew` does; None if no such launch was made."""
+        repeats = self._repeats
+        repeat = repeats.get(self._form(args, grid, shared, overrides))
+        if repeat is None:
+            return None
+        anew = repeat.anew
+        return lambda values: through is None and self._repeats is repeats and anew(values)
 
     @staticmethod
     def _form(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..array import Array
 from ..bridge.operation import Again, Like, Operation, Parameter, likes
 from ..text import signature
-from . import kernel as launches
 
 if TYPE_CHECKING:
     from .kernel import Kernel
@@ -86,19 +85,15 @@ def operation(kernel: Kernel, options: Options) -> Operation:
             grid = options.grid if grid_of is None else grid_of(*forms)
         except Exception:  # it reads elements
             return None
-        repeats = kernel._repeats
         whole = [out[i] if is_out else args[i] for is_out, i in order]
         repeat = kernel._repeat(whole, grid, **options.variables)
         if repeat is None:
             return None
-        anew = repeat.anew
 
         def launch(args: Sequence[Any], out: Sequence[Any]) -> bool:
-            if launches.through is not None or kernel._repeats is not repeats:
-                return False
             if grid_of is not None and grid_of(*forms) != grid:
                 return False
-            return anew([out[i] if is_out else args[i] for is_out, i in order])
+            return repeat([out[i] if is_out else args[i] for is_out, i in order])
 
         return launch
 

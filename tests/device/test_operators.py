@@ -480,8 +480,8 @@ extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, float 
     for blocks[0] in (1, 2):
         found = op(x, 2.0)
         assert found[: 4 * blocks[0]].tolist() == [2.0 * i for i in range(4 * blocks[0])]
+    blocks[0] = 3
     with ck.testing.checked(), pytest.raises(ck.KernelFault, match="reads element 8 of argument x"):
-        blocks[0] = 3
         op(x, 2.0)
 
 

@@ -192,6 +192,12 @@ def is_misaligned(one: Layout) -> bool:
     return not one.aligned or any(step % ACCESS for step in (*steps, *one.strides[:-2]))
 
 
+def _ends_apart(one: Layout) -> bool:
+    """Whether the contiguous axis of matrices has another size than multiples of 16 bytes."""
+    ends = zip(one.shape[-2:], one.strides[-2:], strict=True)
+    return any(step == one.dtype.itemsize and size * step % ACCESS for size, step in ends)
+
+
 def is_wide(gemm: Gemm) -> bool:
     """Whether an offset may exceed 32 bits, those of rows beyond the last tile included."""
     across = max(gemm.m, gemm.n, gemm.k) + _BEYOND
@@ -418,11 +424,11 @@ class Product(NamedTuple):
 
     @property
     def misaligned(self) -> bool:
-        """Whether rows of 16-bit factors or of the result begin where a library's fast kernels do not take them."""
+        """Whether rows of 16-bit factors or of the result begin or end where a library is slow."""
         _, m, n, _ = self.sizes
         if self.float_bytes != 2 or min(m, n) < _LEAST_MISALIGNED:
             return False
-        return n * 2 % ACCESS != 0 or any(is_misaligned(one) for one in (self.a, self.b))
+        return n * 2 % ACCESS != 0 or any(is_misaligned(one) or _ends_apart(one) for one in (self.a, self.b))
 
     @property
     def features(self) -> dict[str, Any]:

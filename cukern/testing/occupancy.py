@@ -1,4 +1,4 @@
-"""What a launch takes of a GPU that need not be here: the warps that a multiprocessor holds, bytes of its memory."""
+"""What a launch takes of a GPU that need not be here: warps, registers, bytes of its memory, its arithmetic."""
 
 from __future__ import annotations
 
@@ -38,19 +38,54 @@ _REGISTERS = 65536
 _REGISTER_UNIT, _OWN_SHARED, _SHARED_UNIT = 256, 1024, 128
 _USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 _SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
-#: Bytes of memory that a GPU moves in a second, as NVIDIA states them.
-BANDWIDTHS = {
-    "V100": 0.9e12,
-    "T4": 0.32e12,
-    "A100": 2.039e12,
-    "L4": 0.3e12,
-    "RTX 3090": 0.936e12,
-    "RTX 4090": 1.008e12,
-    "H100": 3.35e12,
-    "H200": 4.8e12,
-    "B200": 8e12,
-    "RTX 5090": 1.792e12,
+
+
+class Gpu(NamedTuple):
+    """The most that a GPU does in a second, as NVIDIA states it for matrices that are not sparse and sums in float32.
+
+    Attributes:
+        bandwidth: bytes of memory.
+        rates: floating-point operations by kind, as a trace counts them; without those that it cannot do at all.
+    """
+
+    bandwidth: float
+    rates: dict[str, float]
+
+
+#: Arithmetic in 1e12 operations a second: of the CUDA cores, and of tensor cores by the type of the factors.
+_RATES = ("float32", "float64", "float16", "tensor float16", "tensor tf32", "tensor float8", "tensor float64")
+
+
+def _gpu(bandwidth: float, *rates: float) -> Gpu:
+    return Gpu(
+        bandwidth * 1e12, {kind: 1e12 * rate for kind, rate in zip(_RATES, rates, strict=True) if rate}
+    )
+
+
+#: By name, the modules for servers where there are several (datasheets of these GPUs).
+GPUS = {
+    "V100": _gpu(0.9, 15.7, 7.8, 31.4, 125, 0, 0, 0),
+    "T4": _gpu(0.32, 8.1, 0.25, 16.2, 65, 0, 0, 0),
+    "A100": _gpu(2.039, 19.5, 9.7, 78, 312, 156, 0, 19.5),
+    "L4": _gpu(0.3, 30.3, 0.49, 30.3, 121, 60, 242, 0),
+    "RTX 3090": _gpu(0.936, 35.6, 0.56, 35.6, 71, 35.6, 0, 0),
+    "RTX 4090": _gpu(1.008, 82.6, 1.3, 82.6, 165.2, 82.6, 330.3, 0),
+    "H100": _gpu(3.35, 67, 34, 134, 989, 495, 1979, 67),
+    "H200": _gpu(4.8, 67, 34, 134, 989, 495, 1979, 67),
+    "B200": _gpu(8, 75, 37, 150, 2250, 1125, 4500, 37),
+    "RTX 5090": _gpu(1.792, 104.8, 1.64, 104.8, 209.5, 104.8, 419, 0),
 }
+
+
+def gpu_named(name: str, of: str) -> Gpu:
+    """A GPU of :data:`GPUS`.
+
+    Raises:
+        ValueError: it is not known; the message begins with ``of``.
+    """
+    if name not in GPUS:
+        raise ValueError(f"{of}: gpu: expected one of {', '.join(GPUS)}, got {name!r}")
+    return GPUS[name]
 
 
 @dataclass(frozen=True)
@@ -96,6 +131,65 @@ class Cost(NamedTuple):
     least: int
     conflicts: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The least time that a launch takes of a GPU, by its memory and by its arithmetic.
+
+    Source: Williams et al., Roofline: An Insightful Visual Performance Model for Multicore Architectures, 2009.
+
+    Attributes:
+        flops: floating-point operations of all blocks; None if they could not be counted.
+        calls: beside these, calls of functions such as ``exp`` and ``sqrt``.
+        bytes: of the sectors of global memory that the launch reads, and that it writes, each once, as if caches kept
+            all.
+        exact: whether all accesses of all blocks were traced; else ``bytes`` is estimated from those that were.
+        memory: the seconds that the GPU's memory takes for the bytes.
+        arithmetic: the seconds that its cores take for the operations, those of one kind beside those of others; None
+            if they were not counted.
+    """
+
+    flops: int | None
+    calls: int
+    bytes: int
+    exact: bool
+    memory: float
+    arithmetic: float | None
+
+    @property
+    def intensity(self) -> float | None:
+        """Operations per byte; None if they were not counted or nothing is moved."""
+        return None if self.flops is None or not self.bytes else self.flops / self.bytes
+
+    @property
+    def bound(self) -> str:
+        """What takes longer: ``"memory"`` or ``"arithmetic"``; ``"unknown"`` if operations were not counted."""
+        if self.arithmetic is None:
+            return "unknown"
+        return "arithmetic" if self.arithmetic > self.memory else "memory"
+
+    @property
+    def seconds(self) -> float:
+        """The longer of the two."""
+        return max(self.memory, self.arithmetic or 0.0)
+
+
+def arithmetic_seconds(operations: dict[str, int], gpu: str, of: str) -> float:
+    """The time that a GPU's cores take for operations by kind: CUDA cores for double, those for others, tensor cores.
+
+    Raises:
+        ValueError: it has no such cores; the message begins with ``of``.
+    """
+    rates, units = GPUS[gpu].rates, dict.fromkeys(("float64", "tensor", "float"), 0.0)
+    for kind, count in operations.items():
+        if not count or kind == "calls":
+            continue
+        if kind not in rates:
+            raise ValueError(f"{of}: gpu: the {gpu} has no tensor cores for {kind.removeprefix('tensor ')}")
+        unit = kind if kind == "float64" else "tensor" if kind.startswith("tensor") else "float"
+        units[unit] += count / rates[kind]
+    return max(units.values())
 
 
 def _used(unit: Unit, arch: str) -> tuple[int | None, int, int | None]:

@@ -11,10 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from ..files import replacing
-from .trace_page import STYLE
+from .trace_page import HEAD
 
 #: What a line's result may be.
 RESULTS = ("passed", "failed", "not checked")
+_HEADS = ("checked", "result", "how", "found", "not shown")
+#: In a narrow window each check is a list of its cells.
+_STYLE = """
+td { min-width: 12ch; overflow-wrap: anywhere; } td.found { min-width: 36ch; }
+pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
+@media (max-width: 50rem) {
+tr, td, td.found { display: block; min-width: 0; } th, td:empty { display: none; } td { border: 0; padding: .1rem 0; }
+tr { border-bottom: 1px solid var(--line); padding: .5rem 0; }
+td::before { content: attr(data-name) ": "; font-weight: 600; }
+}
+"""
 _MARKS = {"passed": "good", "failed": "poor", "not checked": "fair"}
 
 
@@ -127,14 +138,13 @@ class Report:
         rows = "\n".join(_row(line) for line in self.lines)
         facts = ", ".join(f"{name} {value}" for name, value in self.facts.items())
         title, color = html.escape(self.title), "good" if self.ok else "poor"
-        return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}
-td {{ vertical-align: top; }} pre {{ margin: 0; white-space: pre-wrap; }}</style>
+        heads = "".join(f"<th>{head}</th>" for head in _HEADS)
+        return f"""{HEAD.format(title=title, more=_STYLE)}
 <h1>{title}</h1>
 <p class="{color}">{html.escape(self.verdict)}</p>
-<table><tr><th>checked</th><th>result</th><th>how</th><th>found</th><th>not shown</th></tr>
+<div class="scroll"><table><tr>{heads}</tr>
 {rows}
-</table>
+</table></div>
 <p>{html.escape(facts)}</p>
 </html>
 """
@@ -148,11 +158,12 @@ td {{ vertical-align: top; }} pre {{ margin: 0; white-space: pre-wrap; }}</style
 
 def _row(line: Line) -> str:
     found = html.escape("\n".join(one for one in (line.found, line.reason and f"[{line.reason}]") if one))
-    return (
-        f'<tr><td>{html.escape(line.what)}</td><td class="{_MARKS[line.result]}">{line.result}</td>'
-        f"<td>{html.escape(line.how)}</td><td><pre><code>{found}</code></pre></td>"
-        f"<td>{html.escape(line.left_out)}</td></tr>"
-    )
+    found = f"<pre><code>{found}</code></pre>" if found else ""
+    texts = (html.escape(line.what), line.result, html.escape(line.how), found, html.escape(line.left_out))
+    kinds = "", _MARKS[line.result], "", "found", ""
+    cells = zip(_HEADS, kinds, texts, strict=True)
+    made = "".join(f'<td class="{kind}" data-name="{name}">{text}</td>' for name, kind, text in cells)
+    return f"<tr>{made}</tr>"
 
 
 def _write(path: Path, text: str) -> None:

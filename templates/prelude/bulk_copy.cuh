@@ -62,10 +62,10 @@ __forceinline__ inline void send_bulk(
     const char* name, void* to, const void* from, unsigned bytes, MBarrier* barrier, const char* file, int line) {
     require_chunks(to, from, bytes, file, line);
     require_counting(barrier, file, line);
-    __builtin_memset(to, 0xff, bytes);  // until it has come, anything may be there
+    spoil(to, bytes);  // until it has come, anything may be there
     runtime->wrote_async(to, bytes);
     Operation own{counted_copies, 0, 0, from, copy_counted, name, file, line,
-                  {(unsigned long long)to, bytes, (unsigned long long)barrier}};
+                  {(unsigned long long)to, bytes, (unsigned long long)barrier}, false, bytes, barrier};
     runtime->send(&own);
 }
 inline void add_floats(const Operation* own) {
@@ -76,7 +76,7 @@ inline void send_store(const char* name, void* to, const void* from, unsigned by
                        const char* file, int line) {
     require_chunks(to, from, bytes, file, line);
     runtime->reads_async(from, bytes, file, line);
-    Operation own{store_groups, 0, bytes, from, run, name, file, line, {(unsigned long long)to, bytes}};
+    Operation own{store_groups, 0, bytes, from, run, name, file, line, {(unsigned long long)to, bytes}, false, bytes};
     runtime->send(&own);
 }
 }  // namespace cukern

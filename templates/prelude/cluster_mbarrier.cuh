@@ -89,9 +89,9 @@ __forceinline__ inline void store_async(T* to, const T& value, MBarrier* barrier
     cukern::require_counting(counts, file, line);
     if ((unsigned long long)there % sizeof(T)) cukern::fault("the address of store_async is not aligned to its value", file, line);
     cukern::Operation own{cukern::counted_copies, 0, 0, nullptr, cukern::store_value, "store_async", file, line,
-                          {(unsigned long long)there, sizeof(T), (unsigned long long)counts}};
+                          {(unsigned long long)there, sizeof(T), (unsigned long long)counts}, false, sizeof(T), counts};
     __builtin_memcpy(&own.words[3], &value, sizeof(T));
-    __builtin_memset((void*)there, 0xff, sizeof(T));  // until it has come, anything may be there
+    cukern::spoil((void*)there, sizeof(T));  // until it has come, anything may be there
     cukern::show_phase(counts);  // to those who wait until it has come
     cukern::runtime->send(&own);
 }

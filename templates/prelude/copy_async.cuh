@@ -13,8 +13,8 @@ inline void copy_word(const Operation* own) {
 }
 __forceinline__ inline void send_copy(const char* name, void* to, const void* from, unsigned bytes, unsigned size, const char* file, int line) {
     if (bytes && ((unsigned long long)to | (unsigned long long)from) % size) fault("an address of an asynchronous copy is no multiple of its size", file, line);
-    __builtin_memset(to, 0xff, size);  // until it has come, anything may be there
-    Operation own{copy_groups, 0, 0, from, copy_word, name, file, line, {(unsigned long long)to, bytes, size}};
+    spoil(to, size);  // until it has come, anything may be there
+    Operation own{copy_groups, 0, 0, from, copy_word, name, file, line, {(unsigned long long)to, bytes, size}, false, size};
     runtime->send(&own);
 }
 }  // namespace cukern

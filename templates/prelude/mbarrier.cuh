@@ -72,17 +72,17 @@ CUKERN_UNCHECKED inline void complete_phase(MBarrier* barrier) {
 }
 // A thread that waits for a phase sees what others did before they arrived in it, or earlier, but not before later arrivals.
 inline const char* order_of(const MBarrier* barrier, unsigned phase) { return (const char*)barrier + 4 * (phase & 1); }
-CUKERN_UNCHECKED inline void show_phase(const MBarrier* barrier) {
+CUKERN_UNCHECKED inline void show_phase(const MBarrier* barrier, bool arrives = false) {
     begin_order();
     const unsigned phase = (unsigned)barrier->phase;
     end_order();
     see_order(order_of(barrier, phase + 1));
-    show_order(order_of(barrier, phase));
+    show_order(order_of(barrier, phase), arrives);
 }
-inline void see_phase(const MBarrier* barrier, unsigned parity) { see_order(order_of(barrier, parity)); }
+inline void see_phase(const MBarrier* barrier, unsigned parity) { see_order(order_of(barrier, parity), true); }
 CUKERN_UNCHECKED inline void arrive(MBarrier* barrier, unsigned bytes, const char* file, int line) {
     require_mbarrier(barrier, file, line);
-    show_phase(barrier);
+    show_phase(barrier, true);
     begin_order();
     if (barrier->unseen) fault("a thread arrives at an mbarrier before any has waited for its last phase", file, line);
     if (!barrier->pending) fault("more threads arrive at an mbarrier than its phase expects", file, line);

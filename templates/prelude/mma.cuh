@@ -78,6 +78,7 @@ struct MmaOperands {
 template <typename T>
 void mma_of_warp(const unsigned long long* lanes) {
     constexpr int parts = 4 / sizeof(T), k_end = 8 * parts;
+    note_product(16, 8, k_end, 8 * sizeof(T));
     float a[16][k_end], b[8][k_end];
     for (int lane = 0; lane < 32; ++lane) {
         const MmaOperands* own = (const MmaOperands*)lanes[lane];

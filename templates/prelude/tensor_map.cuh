@@ -201,9 +201,11 @@ __forceinline__ inline void send_copy(const char* name, void* own_to, void* to, 
     require_shared(own_to, bytes, file, line);
     require_counting(barrier, file, line);
     own.words[21] = (unsigned long long)to;
-    __builtin_memset(to, 0xff, bytes);  // until it has come, anything may be there
+    spoil(to, bytes);  // until it has come, anything may be there
     runtime->wrote_async(to, bytes);
     own.words[22] = (unsigned long long)barrier;
+    own.moves = (unsigned)bytes;
+    own.counted_at = barrier;
     own.run = bring_tile;
     runtime->send(&own);
 }
@@ -216,7 +218,7 @@ inline void send_tile(const TensorMap& map, const int (&at)[RANK], const void* f
     if (!(own.words[2] >> 32 & 1)) fault("a tile is stored through a map that was made without writes=True", file, line);
     if (sizeof(T) > 1 && (tile.itemsize != sizeof(T) || (own.words[2] >> 40 == 2) != (T(0.5) != T(0))))
         fault("a tile is added to an array of another type", file, line);
-    own.bytes = (unsigned)tile.bytes();
+    own.bytes = own.moves = (unsigned)tile.bytes();
     runtime->reads_async(from, own.bytes, file, line);
     own.source = from;
     own.run = take_tile<T>;

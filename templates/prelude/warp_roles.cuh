@@ -77,7 +77,7 @@ inline Coming come(const char* name, int number, int threads, const char* file, 
     Coming own{number, threads, 0, file, line};
     const NumberedBarrier& barrier = runtime->roles()->barriers[number];
     see_order(order_of(barrier, barrier.generation - 1));  // as a generation follows the one before
-    show_order(order_of(barrier, barrier.generation));
+    show_order(order_of(barrier, barrier.generation), true);
     together(name, come, &own, file, line);
     return own;
 }
@@ -122,7 +122,7 @@ inline void change_registers(const char* name, unsigned wanted, bool gives, cons
 inline void barrier_sync(int number, int threads, CUKERN_HERE) {
     const cukern::Coming own = cukern::come("barrier_sync", number, threads, file, line);
     cukern::until("barrier_sync", cukern::is_next, (unsigned long long)&own, nullptr, file, line);
-    cukern::see_order(cukern::order_of(cukern::runtime->roles()->barriers[number], own.generation));
+    cukern::see_order(cukern::order_of(cukern::runtime->roles()->barriers[number], own.generation), true);
 }
 inline void barrier_arrive(int number, int threads, CUKERN_HERE) {
     cukern::come("barrier_arrive", number, threads, file, line);

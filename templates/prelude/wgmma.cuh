@@ -172,6 +172,7 @@ void multiply_now(const Operation* own) {
     constexpr int k_end = 32 / sizeof(T);
     const SharedMatrix &of_a = *(const SharedMatrix*)&own->words[33], &of_b = *(const SharedMatrix*)&own->words[36];
     const int warp = own->warp % 4;
+    note_product(16, N, k_end, 8 * sizeof(T));
     float a[16][k_end], b[N][k_end];
     for (int lane = 0; lane < 32 && IN_REGISTERS; ++lane) spread_words<T>(a, lane, (const unsigned*)own->source + 4 * lane);
     for (int k = 0; k < k_end; ++k) {

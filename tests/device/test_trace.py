@@ -15,6 +15,7 @@ import pytest
 import cukern as ck
 from cukern.cli import main
 from cukern.testing import Trace, traced
+from cukern.testing.occupancy import arithmetic_seconds
 
 KERNEL = ck.Kernel(
     """
@@ -151,7 +152,7 @@ def test_a_page_has_all(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"save writes a page of HTML; picture\(access\) returns the PNG"):
         one.save(tmp_path / "page.png")
     text = (tmp_path / "page.html").read_text()
-    assert text.count("<img") == len(one.accesses)
+    assert text.count("<image") == len(one.accesses)
     assert "tile[t] = x[2 * t];" in text
     assert one.kernel in text
     held = one.occupancy()
@@ -169,6 +170,183 @@ def test_a_page_has_all(tmp_path: Path) -> None:
         one.cost("A1000")
     with pytest.raises(ck.DeviceError, match="got 'sm_1'"):
         one.occupancy("sm_1")
+
+
+def test_operations_are_counted() -> None:
+    kernel = ck.Kernel(
+        """
+    #include <cuda_fp16.h>
+    #define SQUARE(x) ((x) * (x))
+    template <int N> __device__ float powers(float x) {
+        float y = 0;
+        for (int i = 0; i < N * 2; i += 1) y = y * x + 1;
+        return y;
+    }
+    extern "C" __global__ void << name >>(const float4* x, float4* y, __half* h, double* d, float* s, float a) {
+        const int i = blockIdx.x * blockDim.x + threadIdx.x;
+        const float4 v = x[i], w = y[i];
+        y[i] = make_float4(fmaf(a, v.x, w.x), a * v.y + w.y, a * v.z + w.z, a * v.w + w.w);
+        __half2 p = __half2half2(h[i] * h[i] + __half(1.0f));
+        p = p * p;
+        h[i] = p.x;
+        d[i] *= 3;
+        s[i] = SQUARE(s[i]) - expf(s[i]);
+        if ((s[i] += 1.5f) > 3) s[i] = -s[i];
+        s[i] += powers<2>(s[i]) + 1.0f / 3.0f;
+        atomicAdd(s, 1.0f);
+    }""",
+        name="counted",
+        block=32,
+    )
+    vectors, halves, doubles, floats = (
+        ck.ones(256),
+        ck.ones(64, "float16"),
+        ck.ones(64, "float64"),
+        ck.ones(64),
+    )
+    with traced() as traces:
+        kernel(vectors, ck.ones(256), halves, doubles, floats, 2.0, grid=2)
+    operations = traces[0].operations
+    assert operations is not None
+    each = {kind: count / 64 for kind, count in operations.items() if count}
+    assert each == {"float32": 8 + 2 + 1 + (8 + 2) + 1, "float16": 2 + 2, "float64": 1, "calls": 1}
+    assert traces[0].flops == 64 * 27
+    at = {traces[0].source(place): count / 64 for place, count in traces[0].flops_at.items()}
+    assert at["s[i] = SQUARE(s[i]) - expf(s[i]);"] == 3  # the call among them
+
+
+def test_roofline_of_a_scaled_sum() -> None:
+    kernel = ck.Kernel(
+        """
+    extern "C" __global__ void << name >>(const float4* x, float4* y, float a) {
+        const int i = blockIdx.x * blockDim.x + threadIdx.x;
+        const float4 v = x[i], w = y[i];
+        y[i] = make_float4(a * v.x + w.x, a * v.y + w.y, a * v.z + w.z, a * v.w + w.w);
+    }""",
+        name="axpy",
+        block=32,
+    )
+    with traced(blocks=2) as traces:
+        kernel(ck.ones(1024), ck.ones(1024), 2.0, grid=8)
+    roof = traces[0].roofline("A100")
+    assert (roof.flops, roof.bytes, roof.intensity, roof.exact) == (2 * 1024, 12 * 1024, 1 / 6, False)
+    assert (roof.bound, roof.seconds, roof.arithmetic) == ("memory", 12 * 1024 / 2.039e12, 2 * 1024 / 19.5e12)
+    with pytest.raises(ValueError, match="roofline: gpu: expected one of V100, T4"):
+        traces[0].roofline("G2")
+
+
+def test_products_of_tensor_cores_count_by_their_shape() -> None:
+    kernel = ck.Kernel(
+        """
+    <% include "prelude/mma.cuh" %>
+    extern "C" __global__ void << name >>(float* y) {
+        float d[4] = {};
+        const unsigned a[4] = {}, b[2] = {};
+        for (int k = 0; k < 3; ++k) mma<__half>(d, a, b);
+        y[threadIdx.x] = d[0];
+    }""",
+        name="products",
+        block=64,
+    )
+    with traced() as traces:
+        kernel(ck.zeros(64), grid=2)
+    assert traces[0].operations is not None
+    assert {kind: n for kind, n in traces[0].operations.items() if n} == {
+        "tensor float16": 4 * 3 * 2 * 16 * 8 * 16
+    }
+    with pytest.raises(ValueError, match="roofline: gpu: the V100 has no tensor cores for float64"):
+        arithmetic_seconds({"tensor float64": 1}, "V100", "roofline")
+
+
+PIPELINE = ck.Kernel(
+    """
+<% include "prelude/copy_async.cuh" %>
+extern "C" __global__ void << name >>(const float4* x, float4* y, int n) {
+    __shared__ float4 tile[2][64];
+    const int t = threadIdx.x;
+    copy_async(&tile[0][t], &x[t]);
+    commit_copies();
+    for (int k = 0; k < n; ++k) {
+        if (k + 1 < n) copy_async(&tile[(k + 1) % 2][t], &x[(k + 1) * 64 + t]);
+        commit_copies();
+        wait_copies<1>();
+        __syncthreads();
+        y[k * 64 + t] = tile[k % 2][t ^ 1];
+        __syncthreads();
+    }
+}""",
+    name="pipeline",
+    block=64,
+)
+
+
+def test_a_timeline_of_copies_in_two_stages() -> None:
+    with traced() as traces:
+        PIPELINE(ck.ones(1024), ck.zeros(1024), 3, grid=1)
+    timeline = traces[0].timeline()
+    turn = ["commits", "waits", "comes", "goes on", "comes", "goes on"]
+    assert [one.what for one in timeline.steps] == ["sends", "commits", *2 * ["sends", *turn], *turn]
+    assert [one.step for one in timeline.steps] == list(range(1, 23))
+    assert all(one.warps == (0, 1) for one in timeline.steps)
+    sent = [one.step for one in timeline.steps if one.what == "sends"]
+    waited = [one.step for one in timeline.steps if one.what == "waits"]
+    # Each copy is in flight until the wait of the turn that reads it, one after that which issued it.
+    flights = [(one.first, one.last, one.bytes) for one in timeline.flights if one.warp == 1]
+    assert flights == [(first, last, 32 * 16) for first, last in zip(sent, waited, strict=True)]
+    copies = [a for a in traces[0].accesses if a.what == "copies"]
+    assert {(a.array, a.size, a.requests, a.efficiency) for a in copies} == {
+        *((array, 16, n, 1.0) for array in ("x", "tile") for n in (2, 4))
+    }
+    svg = timeline.svg()
+    assert svg.count('class="flight"') == 3 + 1  # and in the legend
+    assert ">0-1</text>" in svg
+    assert ">20</text>" in svg
+
+
+def test_a_timeline_of_bulk_copies_and_their_barriers() -> None:
+    kernel = ck.Kernel(
+        """
+    <% include "prelude/bulk_copy.cuh" %>
+    extern "C" __global__ void << name >>(const float* x, float* y) {
+        __shared__ alignas(128) float tile[64];
+        __shared__ MBarrier full[2];
+        if (threadIdx.x == 0) {
+            mbarrier_init(&full[1], 1);
+            fence_mbarrier_init();
+        }
+        __syncthreads();
+        if (threadIdx.x == 32) {
+            mbarrier_arrive_expecting(&full[1], sizeof tile);
+            copy_bulk(tile, x, sizeof tile, &full[1]);
+        }
+        mbarrier_wait(&full[1], 0);
+        y[threadIdx.x] = tile[threadIdx.x];
+    }""",
+        name="bulk",
+        block=64,
+    )
+    with traced() as traces:
+        kernel(ck.ones(64), ck.zeros(64), grid=1)
+    told = [(one.step, one.warps, one.what, one.of) for one in traces[0].timeline().steps]
+    assert told == [
+        (1, (0, 1), "comes", "__syncthreads()"),
+        (2, (0, 1), "goes on", "__syncthreads()"),
+        (3, (1,), "arrives", "full[1]"),
+        (4, (1,), "sends", "counted copies"),
+        (5, (0, 1), "passes", "full[1]"),
+    ]
+    assert [(one.warp, one.first, one.last, one.bytes) for one in traces[0].timeline().flights] == [
+        (1, 4, 5, 256)
+    ]
+
+
+def test_axes_count_threads_and_elements() -> None:
+    one = trace(blocks=1)
+    at = next(i for i, a in enumerate(one.accesses) if a.array == "x")
+    svg = one.svg(at)
+    assert "x, elements (float32) from its start" in svg
+    for tick in ("0", "32", "100"):  # the last of 127 elements, of 64 threads
+        assert f">{tick}</text>" in svg
 
 
 def test_refusals() -> None:

@@ -35,7 +35,7 @@ from . import processors, settings
 from .ahead import ahead
 from .asynchrony import started
 from .checked import function as checked
-from .checked.mode import diverting
+from .checked.mode import current, diverting
 from .compiler import (
     build_kernel,
     build_quickly,
@@ -278,6 +278,10 @@ class HostFunction:
     def _checked(self) -> checked.CheckedFunction:
         return checked.CheckedFunction(self._unit)
 
+    @cached_property
+    def _traced(self) -> checked.CheckedFunction:
+        return checked.CheckedFunction(self._unit, counts=True)
+
     def read_variable(self, name: str) -> bytes:
         """See :class:`..interface.CompiledFunction`."""
         return ctypes.string_at(*self._addresses[name])
@@ -295,13 +299,15 @@ class HostFunction:
         Raises:
             KernelFault: there are findings.
         """
+        tracer = current().tracer
+        watched = self._traced if tracer is not None and tracer.kernel in self._name else self._checked
         for name, (at, nbytes) in self._addresses.items():
-            ctypes.memmove(self._checked.addresses[name][0], at, nbytes)
+            ctypes.memmove(watched.addresses[name][0], at, nbytes)
         try:
-            self._checked.launch(ctypes.string_at(packed, self._packing.nbytes + checked.HEAD))
+            watched.launch(ctypes.string_at(packed, self._packing.nbytes + checked.HEAD))
         finally:
             for name, (at, nbytes) in self._addresses.items():
-                ctypes.memmove(at, self._checked.addresses[name][0], nbytes)
+                ctypes.memmove(at, watched.addresses[name][0], nbytes)
 
     def _with_lines(self, text: str) -> str:
         counters = [int(pc, 16) for pc in _PC.findall(text)]

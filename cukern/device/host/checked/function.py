@@ -27,7 +27,7 @@ from ..python import python_api, reraise
 from . import fills, mode, unset
 from .report import TIMEOUT, RawReport, Reader
 from .source import depends_on_order, runs_in_fibers, source, takes_active_mask
-from .tracing import SHARED
+from .tracing import SHARED, Region
 
 #: The bytes of a launch before its parameters.
 HEAD = struct.calcsize(f"={GRID}")
@@ -146,17 +146,22 @@ def time_limit(seconds: float) -> Iterator[None]:
         _asked = before
 
 
-def build(unit: Unit) -> tuple[Path, str]:
+def build(unit: Unit, counts: bool = False) -> tuple[Path, str]:
     """The library of a kernel for checked launches, from the cache or compiled, and the compiler's warnings.
+
+    Args:
+        unit: the kernel.
+        counts: whether it counts its floating-point operations.
 
     Raises:
         CompilerFailure: the compiler refuses the text.
         DeviceError: there is no compiler.
     """
     try:
-        return build_checked(source(unit), _library()[1], unit.trusted, takes_active_mask(unit))
+        text = source(unit, counts=counts)
+        return build_checked(text, _library()[1], unit.trusted, takes_active_mask(unit))
     except CompilerFailure:
-        if unit.trusted:
+        if unit.trusted or counts:
             raise
         return build_checked(source(unit, arrays=False), _library()[1])  # of arrays that cannot be filled
 
@@ -210,15 +215,22 @@ class CheckedFunction:
 
     Args:
         unit: the kernel.
+        counts: whether it counts its floating-point operations, if the compiler takes a text that does.
 
     Raises:
         CompilerFailure: the compiler refuses the text.
         DeviceError: there is no compiler.
     """
 
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self, unit: Unit, counts: bool = False) -> None:
         self._runtime, _ = _library()
-        path, said = build(unit)
+        try:
+            path, said = build(unit, counts)
+        except CompilerFailure:
+            if not counts:
+                raise
+            counts, (path, said) = False, build(unit)
+        self._counts = counts
         self._build = _Build(unit, path, flushes="printf" in unit.calls)
         self.addresses, self._packing = self._build.addresses, self._build.packing
         self._reader = Reader(unit, path, said, self._build.variables)
@@ -280,11 +292,12 @@ class CheckedFunction:
         tracer = mode.current().tracer
         if tracer is not None and not tracer.takes(self._unit.signature.name, header[:3], header[3:6]):
             tracer = None
-        events = tracer.start(self._runtime) if tracer else None
+        recorded = tracer.start(self._runtime) if tracer else None
         try:
             status = self._build.check(packed, options)
         finally:
-            traced = tracer.stop(self._runtime) if tracer else 0
+            if recorded is not None:
+                recorded.stop(self._runtime)
         if status == _INTERRUPTED:
             reraise(self._runtime)
         if status:
@@ -298,8 +311,9 @@ class CheckedFunction:
             if not self._packing.params[number].const:
                 place = self._reader.line(self._runtime.cukern_written_place(number))
                 unset.launched(empty, self._unit.signature.name, place)
-        if tracer is not None and events is not None:
-            tracer.took(self._unit, header, events, traced, self._reader.line, partial(self._region, arrays))
+        if tracer is not None and recorded is not None:
+            region = partial(self._region, arrays)
+            tracer.took(self._unit, header, recorded, self._counts, self._reader.lines, region)
         if trial is not None:
             outcome = _effects(every.value, state, self.addresses)
             named = self._unset_arrays(packed, options, state, trial, outcome)
@@ -439,14 +453,16 @@ class CheckedFunction:
         finally:
             self._other.value = 0
 
-    def _region(self, arrays: list[np.ndarray[Any, Any] | None], region: int) -> tuple[str, int]:
-        """The name of an argument or of a variable in shared memory, and at how many bytes of its memory it starts."""
+    def _region(self, arrays: list[np.ndarray[Any, Any] | None], region: int) -> Region:
+        """An argument or a variable."""
         if region >= SHARED:
-            return self._shared_name(region - SHARED) or "dynamic shared memory", 0
+            name = self._shared_name(region - SHARED) or "dynamic shared memory"
+            return Region(name, 0, self._shared_size(region - SHARED))
         if region < 0:
-            return self._reader.variable(region), 0
+            return Region(self._reader.variable(region), 0, 0)
         array = arrays[region]
-        return self._packing.params[region].name, 0 if array is None else _start(array)
+        size = 0 if array is None else array.nbytes
+        return Region(self._packing.params[region].name, 0 if array is None else _start(array), size)
 
     def _entries(self, arrays: list[np.ndarray[Any, Any] | None]) -> ctypes.Array[_Entry]:
         """The arrays behind tables of pointers, which the reader gets to know by the same numbers."""

@@ -265,6 +265,11 @@ class Reader:
             self._find_lines({place})
         return self._lines.get(place, "")
 
+    def lines(self, places: set[int]) -> dict[int, str]:
+        """The same of several, by one call of a tool."""
+        self._find_lines(places - {0})
+        return {place: self._lines.get(place, "") for place in places}
+
     def _find_lines(self, places: set[int]) -> None:
         tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
         wanted = sorted(places - self._lines.keys())

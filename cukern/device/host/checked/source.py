@@ -21,7 +21,7 @@ from ..translate import (
     shared_edit,
     variable_table,
 )
-from . import fills
+from . import counting, fills
 
 _ENTRY = """
 #line 1 "cukern entry point"
@@ -149,7 +149,7 @@ def _dropped_edits(text: bytes) -> Iterator[Edit]:
                 yield name.start_byte, name.end_byte, "cukern::swap_unseen"
 
 
-def _rewritten(unit: Unit, filled: frozenset[str], arrays: bool) -> str:
+def _rewritten(unit: Unit, filled: frozenset[str], arrays: bool, counts: bool) -> str:
     text = unit.text.encode()
     edits = [shared_edit(text, one) for one in unit.dynamic_shared]
     if not _COPIES.search(unit.text):
@@ -162,6 +162,10 @@ def _rewritten(unit: Unit, filled: frozenset[str], arrays: bool) -> str:
     for edit in alignment_edits(text):
         if not any(start <= edit[0] < end for start, end in spans):
             edits.append(edit)
+    taken = [(start, end) for start, end, _ in edits if start < end]
+    for operation in counting.edits(text) if counts else ():
+        if not any(start < at < end for at, _, _ in operation for start, end in taken):
+            edits += operation
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new.encode() + text[end:]
     return text.decode()
@@ -184,12 +188,15 @@ def runs_in_fibers(unit: Unit) -> bool:
     return needs_fibers(unit) or _SPINS.search(unit.text) is not None
 
 
-def source(unit: Unit, filled: frozenset[str] = frozenset(), arrays: bool = True) -> str:
+def source(
+    unit: Unit, filled: frozenset[str] = frozenset(), arrays: bool = True, counts: bool = False
+) -> str:
     """The C++ text that is compiled for ``unit``, without the included headers.
 
     Args:
         filled: variables that get a value where they are declared: see :mod:`.fills`.
         arrays: whether arrays of a user's kernel do.
+        counts: whether it counts its floating-point operations: see :mod:`.counting`.
     """
     count = len(unit.signature.params)
     entry = _ENTRY.format(
@@ -206,5 +213,6 @@ def source(unit: Unit, filled: frozenset[str] = frozenset(), arrays: bool = True
     arrays = arrays and not unit.trusted
     preludes = f"{fills.PRELUDE if filled else ''}{fills.ARRAYS_PRELUDE if arrays else ''}"
     preludes += _DROPPED if "atomicCAS" in unit.text else ""
+    preludes += counting.PRELUDE if counts else ""
     head = f"#include <{HEADER}>\n{texture.header(unit.text)}{marks}{preludes}"
-    return f"{head}{_rewritten(unit, filled, arrays)}{entry}{variable_table(unit)}"
+    return f"{head}{_rewritten(unit, filled, arrays, counts)}{entry}{variable_table(unit)}"

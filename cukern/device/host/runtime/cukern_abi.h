@@ -3,7 +3,7 @@
 
 namespace cukern {
 
-constexpr unsigned abi_version = 5;
+constexpr unsigned abi_version = 6;
 
 struct Dim {
     unsigned x, y, z;
@@ -105,6 +105,9 @@ struct Operation {
     int line;
     unsigned long long words[46];
     bool reads_at_once;
+    // For a trace: the bytes that it moves, and the barrier that counts them, if any.
+    unsigned moves;
+    const MBarrier* counted_at;
 };
 
 // What a kernel may ask of the runtime.
@@ -148,7 +151,8 @@ struct Runtime {
     // Of a checked launch alone. Where a variable in static shared memory is, whose number `slot` keeps.
     void* (*place_shared)(unsigned* slot, unsigned long long bytes, const char* name);
     // The running thread begins (1) or ends (0) work on a barrier's own words, lets those who wait there see what it has
-    // done (2), or sees what those have done that came there (3).
+    // done (2), or sees what those have done that came there (3); or arrives there (6), or has waited there (7), besides;
+    // or begins (8) or ends (9) what a trace leaves out.
     void (*order)(unsigned what, const void* at);
     // A variable of the running thread begins here, where another one may have been.
     void (*begins_variable)(const void* first, unsigned long long bytes);

@@ -19,5 +19,17 @@ void* __tsan_memset(void*, int, size_t);
 #define memcpy(to, from, bytes) __builtin_memcpy(to, from, bytes)
 #define memset(to, value, bytes) __builtin_memset(to, value, bytes)
 #endif
+namespace cukern {
+// Puts in memory what a thread finds there that does not wait for an asynchronous copy, of which a trace shows nothing.
+inline __attribute__((always_inline)) void spoil(void* to, unsigned long long bytes) {
+#ifdef CUKERN_CHECKED
+    runtime->order(8, nullptr);
+    __builtin_memset(to, 0xff, bytes);
+    runtime->order(9, nullptr);
+#else
+    __builtin_memset(to, 0xff, bytes);
+#endif
+}
+}  // namespace cukern
 // In a kernel it is a mistake to get there, which would go on with whatever instructions follow.
 #define __builtin_unreachable() cukern::fault("__builtin_unreachable() is reached", __FILE__, __LINE__)

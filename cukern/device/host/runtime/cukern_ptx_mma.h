@@ -68,6 +68,7 @@ void mma_now(const unsigned long long* lanes) {
     using Sum = typename D::Sum;
     constexpr int parts = A::bits < 32 ? 32 / A::bits : 1, words = K / (4 * parts), c_parts = C::bits == 16 ? 2 : 1,
                   d_parts = D::bits == 16 ? 2 : 1;
+    if (!__is_same(Sum, long long)) note_product(M, N, K, A::bits);
     Sum a[M][K], b[N][K];
     for (int lane = 0; lane < 32; ++lane) {
         const Factors& own = *(const Factors*)lanes[lane];

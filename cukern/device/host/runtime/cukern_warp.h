@@ -25,12 +25,22 @@ inline void together(
     runtime->wait(&wait);
 }
 
+// Tells a trace of a product of an M by K matrix and a K by N one on tensor cores, by the bits of a factor's element.
+#ifdef CUKERN_CHECKED
+extern "C" __attribute__((visibility("default"))) void cukern_count(unsigned kind, unsigned count);
+inline void note_product(int m, int n, int k, int bits) {
+    cukern_count(bits == 16 ? 4 : bits == 32 ? 5 : bits == 8 ? 6 : 7, (unsigned)(2 * m * n * k));
+}
+#else
+inline void note_product(int, int, int, int) {}
+#endif
+
 // Tell a checked launch of work on a barrier's own words, and of the order that the barrier makes between threads.
 #ifdef CUKERN_CHECKED
 inline void begin_order() { runtime->order(1, nullptr); }
 inline void end_order() { runtime->order(0, nullptr); }
-inline void show_order(const void* barrier) { runtime->order(2, barrier); }
-inline void see_order(const void* barrier) { runtime->order(3, barrier); }
+inline void show_order(const void* barrier, bool arrives = false) { runtime->order(arrives ? 6 : 2, barrier); }
+inline void see_order(const void* barrier, bool waited = false) { runtime->order(waited ? 7 : 3, barrier); }
 inline __attribute__((no_sanitize("thread"))) void begin_use(const void* barrier, const char* file, int line) {
     const BarrierUse use{barrier, file, line};
     runtime->order(4, &use);
@@ -39,8 +49,8 @@ inline void note_init(const void* barrier) { runtime->order(5, barrier); }
 #else
 inline void begin_order() {}
 inline void end_order() {}
-inline void show_order(const void*) {}
-inline void see_order(const void*) {}
+inline void show_order(const void*, bool = false) {}
+inline void see_order(const void*, bool = false) {}
 inline void begin_use(const void*, const char*, int) {}
 inline void note_init(const void*) {}
 #endif

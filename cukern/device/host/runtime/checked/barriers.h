@@ -42,6 +42,8 @@ static void note_use(const cukern::BarrierUse& use) {
 
 // What the prelude's own barriers are to the order of threads.
 static void order(unsigned what, const void* at) {
+    if (what > 7) return void(trace_pauses = what == 8);
+    if (what > 5) step_at(what == 6 ? arrives : passes, HERE, at), what -= 4;
     switch (what) {
         case 0: return on_beside_done();
         case 1: return on_beside();

@@ -56,8 +56,45 @@ static void begins_variable(const void* first, unsigned long long bytes) {
         if ((uintptr_t)one.at - (uintptr_t)first < bytes) memcpy(one.kept, one.at, one.bytes);
     }
 }
+// The same functions, which a trace is told of.
+static void traced_wait(cukern::Wait* wait) {
+    const bool meets = wait->what <= cukern::barrier_or;
+    if (meets) step(comes, HERE, of_block);
+    wait_for_others(wait);
+    if (meets) step(goes, HERE, of_block);
+}
+// A thread's own copy is what the thread does there: as one access of its source and one of where it goes.
+static void trace_copy(const cukern::Operation* operation, uintptr_t pc) {
+    const u64 place = (pc - s.base) & place_mask;
+    const Area *from = area_at((uintptr_t)operation->source), *to = area_at(operation->words[0]);
+    const unsigned bytes = (unsigned)operation->words[1];
+    if (from && bytes) trace(from, (uintptr_t)operation->source, bytes, false, beside, place);
+    if (to) trace(to, operation->words[0], operation->moves, true, beside, place);
+}
+static void traced_send(const cukern::Operation* operation) {
+    if (s.traces && operation->queue == cukern::copy_groups) trace_copy(operation, HERE);
+    if (operation->counted_at) step_at(sends, HERE, operation->counted_at, operation->moves, operation->queue);
+    else step(sends, HERE, nowhere_known, 0, operation->moves, operation->queue);
+    send(operation);
+}
+static void traced_commit(cukern::Queue queue) {
+    step(commits, HERE, nowhere_known, 0, 0, queue);
+    commit(queue);
+}
+static void traced_finish(cukern::Queue queue, unsigned left, bool reads) {
+    finish(queue, left, reads);
+    step(finishes, HERE, nowhere_known, reads, left, queue);
+}
+static void traced_arrive(bool releases, const char* file, int line) {
+    step(arrives, HERE, of_cluster);
+    cluster_arrive(releases, file, line);
+}
+static void traced_pass(const char* file, int line) {
+    cluster_wait(file, line);
+    step(passes, HERE, of_cluster);
+}
 static const cukern::Runtime checked_runtime = {
-    wait_for_others, let_others_run, fault, send, commit, finish, roles, cluster_rank, cluster_size, cluster_arrive, cluster_wait,
+    traced_wait, let_others_run, fault, traced_send, traced_commit, traced_finish, roles, cluster_rank, cluster_size, traced_arrive, traced_pass,
     in_block_of_rank, is_in_shared, pass_on_shared, wrote_shared, reads_shared, counts_beside, fence_registers,
     gives_registers, wrote_registers, place_shared, order, begins_variable};
 static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
@@ -390,6 +427,7 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     s.in_fibers = options->in_fibers;
     for (unsigned run = 0; !status && !job.interrupted && run < options->runs && s.report_count == doubtful_reports(); ++run)
         (run == 1 && run + 1 < options->runs && job.total > 1 && s.acquire_count && !sampled ? run_backwards : run_once)(w, &job, options, run);
+    s.traces = false;  // of what is run once more
     if (!status && !job.interrupted && doubtful_reports()) settle_doubtful(w, &job, options);
     if (!status && !job.interrupted && !s.report_count && s.hasty_count && !sampled) settle_hasty(w, &job, options);
     if (!status && !job.interrupted && !s.report_count && s.early_count && options->runs > 1 && job.total > 1 && !s.in_cluster && !sampled)
@@ -409,13 +447,20 @@ EXPORT const Report* cukern_reports(unsigned* count, unsigned* all) {
     return s.reports;
 }
 // From now on launches leave what their first blocks did in `events`; nothing is traced where there is no room.
-EXPORT void cukern_trace(Event* events, u64 room, u64 blocks) {
+EXPORT void cukern_trace(Event* events, u64 room, u64 blocks, Step* steps, u64 room_of_steps, u64* operations_by_place) {
     trace_events = events;
     trace_room = room;
     s.traces = room != 0;
     trace_blocks = blocks;
+    trace_steps = steps;
+    step_room = room_of_steps;
+    operations_at = operations_by_place;
 }
-EXPORT u64 cukern_traced() { return trace_count; }
+EXPORT u64 cukern_traced(u64* steps, u64* counted) {
+    *steps = step_count;
+    memcpy(counted, operations, sizeof operations);
+    return trace_count;
+}
 EXPORT const char* cukern_shared_name(unsigned number) { return number < shared_slots ? s.shared_names[number] : 0; }
 EXPORT u64 cukern_shared_size(unsigned number) { return number < shared_slots ? s.shared[number].bytes : 0; }
 EXPORT u64 cukern_repeated(unsigned of_blocks) { return s.repeated_bytes[of_blocks]; }

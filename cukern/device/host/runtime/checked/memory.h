@@ -380,7 +380,7 @@ static void begin_run(unsigned run) {
     s.pool_used = launch_pool_used;
     for (unsigned i = 0; i < s.area_count && !sampled; ++i)
         if (!run || !s.global[i].constant) memcpy((void*)s.global[i].start, originals[i], s.global[i].bytes);
-    trace_count = 0;
+    if (s.traces) begin_trace();
     s.repeated[1] = {};
     s.repeated_bytes[0] = s.repeated_bytes[1] = 0;
     s.launch_start = ++s.now;

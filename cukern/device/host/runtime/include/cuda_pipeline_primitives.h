@@ -14,9 +14,9 @@ __forceinline__ inline void __pipeline_memcpy_async(void* to, const void* from, 
     if ((unsigned long long)to % size || (unsigned long long)from % size)
         cukern::fault("an address of __pipeline_memcpy_async is no multiple of its size", file, line);
     if (!cukern::runtime->is_shared(to, size)) cukern::fault("__pipeline_memcpy_async copies to shared memory", file, line);
-    __builtin_memset(to, 0xff, size);  // until it has come, anything may be there
+    cukern::spoil(to, size);  // until it has come, anything may be there
     cukern::Operation own{cukern::copy_groups, 0, 0, from, cukern::copy_and_fill, "__pipeline_memcpy_async", file, line,
-                          {(unsigned long long)to, size - zeros, zeros}};
+                          {(unsigned long long)to, size - zeros, zeros}, false, (unsigned)size};
     cukern::runtime->send(&own);
 }
 inline void __pipeline_commit() { cukern::runtime->commit(cukern::copy_groups); }

@@ -101,6 +101,7 @@ template <class D, class A, class B, class C>
 void multiply(const unsigned long long* lanes) {
     constexpr bool whole = sizeof(typename A::element_type) == 1;
     using Sum = typename Number<whole>::type;
+    if (!whole) cukern::note_product(A::rows, B::columns, A::columns, 8 * (int)sizeof(typename A::element_type));
     Sum a[A::rows][A::columns], b[B::rows][B::columns], c[C::rows][C::columns];
     const auto factor = [](auto x, bool is_tf32) {
         if (is_tf32) return (Sum)cukern::bits_as<float>(cukern::bits_as<unsigned>((float)x) & ~0x1fffu);

@@ -18,9 +18,9 @@ inline __attribute__((always_inline)) void copy_parts(const Group& group, char* 
         __builtin_memcpy(to + first, from + first, own_bytes);
         return;
     }
-    __builtin_memset(to + first, 0xff, own_bytes);  // until it has come, anything may be there
+    cukern::spoil(to + first, own_bytes);  // until it has come, anything may be there
     cukern::Operation own{cukern::copy_groups, 0, 0, from + first, cukern::copy_part, "memcpy_async", file, line,
-                          {(unsigned long long)(to + first), own_bytes}};
+                          {(unsigned long long)(to + first), own_bytes}, false, (unsigned)own_bytes};
     cukern::runtime->send(&own);
 }
 }  // namespace details

@@ -1,6 +1,7 @@
-"""The picture of the README's race, from a trace of its kernel: `python docs/picture.py` writes `docs/race.svg`.
+"""Pictures from traces of kernels: `python docs/picture.py` writes `docs/race.svg`, of the README's race, and
+`docs/timeline.svg`, of the pipeline in `docs/pages/ten-bugs.md`.
 
-The template is rendered for a block of 8 threads, so that each thread and element has room for a mark.
+The race's template is rendered for a block of 8 threads, so that each thread and element has room for a mark.
 """
 
 from __future__ import annotations
@@ -172,5 +173,18 @@ def svg() -> str:
     return "\n".join([head, title, card, *made, "</svg>", ""])
 
 
+def timeline() -> str:
+    """The timeline of the page's pipeline."""
+    page = (DOCS / "pages" / "ten-bugs.md").read_text(encoding="utf-8")
+    found = re.search(r'^pipeline = ck.Kernel\("""(.*?)"""', page, re.MULTILINE | re.DOTALL)
+    assert found is not None, "ten-bugs.md has no pipeline"
+    tiles = 4
+    x = ck.ones(256 * tiles, device="host")
+    with ck.testing.traced() as traces:
+        ck.Kernel(found[1], name="pipeline", block=64)(x, ck.empty_like(x), tiles, grid=1)
+    return traces[0].timeline().svg() + "\n"
+
+
 if __name__ == "__main__":
     (DOCS / "race.svg").write_text(svg(), encoding="utf-8")
+    (DOCS / "timeline.svg").write_text(timeline(), encoding="utf-8")

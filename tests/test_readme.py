@@ -24,14 +24,15 @@ def test_code_runs(device: ck.Device, tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "net.safetensors").is_file()
 
 
-def test_picture_is_that_of_the_kernel() -> None:
-    """`python docs/picture.py` writes it, from a trace and a report of the kernel that the page shows."""
+def test_pictures_are_those_of_the_kernels() -> None:
+    """`python docs/picture.py` writes them, from traces and a report of the kernels that the pages show."""
     path = README.parent / "docs" / "picture.py"
     spec = importlib.util.spec_from_file_location("picture", path)
     assert spec is not None and spec.loader is not None
     picture = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(picture)
     assert picture.svg() == path.with_name("race.svg").read_text()
+    assert picture.timeline() == path.with_name("timeline.svg").read_text()
 
 
 def test_set_up_is_two_commands() -> None:

@@ -10,7 +10,8 @@ from . import program
 
 DESCRIPTION = """Run a script or a module on the host, and write a page of HTML for each launch: which thread touched
 which element, the sectors that each line moves, bank conflicts of shared memory, idle lanes, registers, spills,
-occupancy. Of launches of one kernel, grid and block the first is traced. Arguments of the program follow after --."""
+occupancy, floating-point operations, the least time of memory and of arithmetic, barriers and asynchronous copies in
+their order. Of launches of one kernel, grid and block the first is traced. Arguments of the program follow after --."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--arch", default="sm_90", help="of a GPU, which need not be here (default: %(default)s)"
     )
-    parser.add_argument("--gpu", default="H200", help="whose memory moves the bytes (default: %(default)s)")
+    parser.add_argument("--gpu", default="H200", help="whose least time is given (default: %(default)s)")
     parser.set_defaults(run=run)
 
 

@@ -117,21 +117,17 @@ class Drawing:
         )
         self._add(f'<rect class="frame" width="{self.width:g}" height="{self.height:g}"/>')
 
-    def legend(self, signs: Sequence[tuple[str, str]], flights: bool) -> None:
-        """What signs mean, below the axis; and bars of what is in flight."""
-        groups: dict[str, list[str]] = {}
-        for kind, name in signs:
-            groups.setdefault(kind, []).append(name)
+    def legend(self, entries: Sequence[tuple[str, str]]) -> None:
+        """What signs, and bars of a kind that is no sign, mean: below the axis."""
         x, y = 6.0, self.height + 62
-        entries = [(kind, ", ".join(names)) for kind, names in groups.items()]
-        for kind, name in [*entries, *([("flight", "in flight")] if flights else [])]:
+        for kind, name in entries:
             width = 38 + self.character * len(name)
             if x > 6 and x + width > max(self.width, 300):
                 x, y = 6.0, y + 22
-            if kind == "flight":
-                self.bar(x - 4, y - 3, x + 12, 6, kind, name)
-            else:
+            if kind in SIGNS:
                 self.mark(x, y, kind, name)
+            else:
+                self.bar(x - 4, y - 3, x + 12, 6, kind, name)
             self._text(x + 16, y + 4, name, "start")
             x += width
         self._under = int(y - self.height - self.below + 18)

@@ -198,8 +198,9 @@ class Timeline:
                     y, name = top + _ROW - 5 + lane * _FLIGHT, f"{flight.of} in flight{moved}"
                     drawing.bar(left * _STEP, y, right * _STEP, _FLIGHT - 3, "flight", name)
             top += height
-        kinds = {one.what for one in self.steps}
-        drawing.legend([(_MARKS[what], what) for what in _NAMES if what in kinds], bool(self.flights))
+        kinds = {_MARKS[one.what] for one in self.steps}
+        entries = [(kind, name) for kind, name in _LEGEND.items() if kind in kinds]
+        drawing.legend([*entries, *([("flight", "in flight")] if self.flights else [])])
         return drawing.svg()
 
     def _rows(self) -> list[tuple[int, ...]]:
@@ -215,6 +216,13 @@ class Timeline:
 
 
 _NAMES = ("comes", "goes on", "sends", "commits", "waits", "arrives", "passes")
+_LEGEND = {
+    "comes": "comes to a barrier",
+    "goes": "passes it",
+    "sends": "sends copies or products",
+    "commits": "commits a group",
+    "waits": "waits for groups",
+}
 _MARKS = {
     "comes": "comes",
     "goes on": "goes",
@@ -281,10 +289,12 @@ def _timed(ones: list[_One]) -> tuple[list[_One], tuple[Flight, ...]]:
         elif one.what in (_GOES, _PASSES):
             where = one.region, one.offset // _MBARRIER
             sent = counted.pop(where, []) if one.region >= SHARED else []
-            step = max([step, latest.get(barrier, 0) + 1, *(first + 1 for _, first, _ in sent)])
+            step = max(step, latest.get(barrier, 0) + 1, latest.get(("sent", *where), 0) + 1)
             flights += (Flight(warp, first, step, _COUNTED, moved) for warp, first, moved in sent)
         elif one.what == _SENDS and one.queue == _COUNTED:
-            counted.setdefault((one.region, one.offset // _MBARRIER), []).append((one.warp, step, one.count))
+            where = one.region, one.offset // _MBARRIER
+            counted.setdefault(where, []).append((one.warp, step, one.count))
+            latest["sent", *where] = step
         elif one.what == _SENDS:
             groups = open_.setdefault((one.warp, one.queue), [[]])
             groups[-1].append((step, one.count))

@@ -384,10 +384,10 @@ def _rendered_line(text: str, file: str, number: int) -> str:
 def _groups(launch: Launch) -> Iterator[np.ndarray[Any, Any]]:
     """The events of each line, array and direction, in their order; lines as the first of them ran."""
     events = launch.events
-    numbers = {line: number for number, line in enumerate(dict.fromkeys(launch.lines.values()))}
-    known = np.array(sorted(launch.lines), np.uint32)
-    lines = np.array([numbers[launch.lines[int(place)]] for place in known], np.int64)
-    line = lines[np.searchsorted(known, events["place"])]
+    known, first, which = np.unique(events["place"], return_index=True, return_inverse=True)
+    ran = dict.fromkeys(launch.lines[int(place)] for place in known[np.argsort(first)])
+    numbers = {line: number for number, line in enumerate(ran)}
+    line = np.array([numbers[launch.lines[int(place)]] for place in known], np.int64)[which]
     order, begins = sorted_by(line, events["region"], events["writes"], events["how"])
     if len(order):
         for part in np.split(order, np.flatnonzero(begins)[1:]):

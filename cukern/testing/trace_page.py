@@ -46,14 +46,8 @@ def _quality(text: str) -> str:
 
 def _row(trace: Trace, one: Access) -> list[str]:
     moved = f"{one.moved} {'turns' if one.shared else 'sectors'}"
-    numbers = (
-        f"{one.size}",
-        f"{one.requests}",
-        moved,
-        f"{one.least}",
-        f"{one.efficiency:.0%}",
-        f"{one.lanes:.0%}",
-    )
+    lanes = "" if one.what == "copies" and one.lanes < 1 else f"{one.lanes:.0%}"  # one thread sends for many
+    numbers = f"{one.size}", f"{one.requests}", moved, f"{one.least}", f"{one.efficiency:.0%}", lanes
     return [one.place, trace.source(one.place), one.array, one.what, *numbers]
 
 

@@ -94,8 +94,10 @@ CUKERN_UNCHECKED inline void arrive(MBarrier* barrier, unsigned bytes, const cha
 }
 // Copies count their bytes; they may come before they are expected.
 CUKERN_UNCHECKED inline void count_bytes(MBarrier* barrier, unsigned bytes) {
+    begin_quiet();
     barrier->bytes = barrier->bytes - (long long)bytes;
     complete_phase(barrier);
+    end_quiet();
 }
 CUKERN_UNCHECKED inline bool is_past(const Wait* wait) {
     if ((wait->barrier->phase & 1) == wait->value) return false;

@@ -268,7 +268,7 @@ class Reader:
     def lines(self, places: set[int]) -> dict[int, str]:
         """The same of several, by one call of a tool."""
         self._find_lines(places - {0})
-        return {place: self._lines.get(place, "") for place in places}
+        return {place: self._lines.get(place, "") for place in sorted(places)}
 
     def _find_lines(self, places: set[int]) -> None:
         tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")

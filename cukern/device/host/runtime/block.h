@@ -236,7 +236,9 @@ static void check_collective(Worker* w, unsigned thread) {
 
 static bool is_met(const Wait* wait) {
     on_beside();
+    on_quiet(true);
     const bool met = wait->ready(wait);
+    on_quiet(false);
     on_beside_done();
     return met;
 }

@@ -108,6 +108,7 @@ struct Operation {
     // For a trace: the bytes that it moves, and the barrier that counts them, if any.
     unsigned moves;
     const MBarrier* counted_at;
+    unsigned long long sent_at;  // the place in the code, where it is traced
 };
 
 // What a kernel may ask of the runtime.

@@ -22,13 +22,9 @@ void* __tsan_memset(void*, int, size_t);
 namespace cukern {
 // Puts in memory what a thread finds there that does not wait for an asynchronous copy, of which a trace shows nothing.
 inline __attribute__((always_inline)) void spoil(void* to, unsigned long long bytes) {
-#ifdef CUKERN_CHECKED
-    runtime->order(8, nullptr);
+    begin_quiet();
     __builtin_memset(to, 0xff, bytes);
-    runtime->order(9, nullptr);
-#else
-    __builtin_memset(to, 0xff, bytes);
-#endif
+    end_quiet();
 }
 }  // namespace cukern
 // In a kernel it is a mistake to get there, which would go on with whatever instructions follow.

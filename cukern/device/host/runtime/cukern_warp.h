@@ -46,6 +46,8 @@ inline __attribute__((no_sanitize("thread"))) void begin_use(const void* barrier
     runtime->order(4, &use);
 }
 inline void note_init(const void* barrier) { runtime->order(5, barrier); }
+inline void begin_quiet() { runtime->order(8, nullptr); }
+inline void end_quiet() { runtime->order(9, nullptr); }
 #else
 inline void begin_order() {}
 inline void end_order() {}
@@ -53,6 +55,8 @@ inline void show_order(const void*, bool = false) {}
 inline void see_order(const void*, bool = false) {}
 inline void begin_use(const void*, const char*, int) {}
 inline void note_init(const void*) {}
+inline void begin_quiet() {}
+inline void end_quiet() {}
 #endif
 
 // Returns when `ready` says so of the wait, whose value and barrier are given.

@@ -22,6 +22,8 @@ static inline unsigned on_send() { return 0; }
 static inline void on_doing(const Operation&, unsigned, unsigned) {}
 static inline void on_done(unsigned) {}
 static inline void on_source(const void*, unsigned) {}
+// Work on a barrier's own words, or what is there until an asynchronous copy has come, begins or ends.
+static inline void on_quiet(bool) {}
 static inline void on_beside() {}
 static inline void on_beside_done() {}
 

@@ -42,14 +42,14 @@ static void note_use(const cukern::BarrierUse& use) {
 
 // What the prelude's own barriers are to the order of threads.
 static void order(unsigned what, const void* at) {
-    if (what > 7) return void(trace_pauses = what == 8);
+    if (what > 7) return on_quiet(what == 8);
     if (what > 5) step_at(what == 6 ? arrives : passes, HERE, at), what -= 4;
     switch (what) {
-        case 0: return on_beside_done();
-        case 1: return on_beside();
+        case 0: return on_quiet(false), on_beside_done();
+        case 1: return on_quiet(true), on_beside();
         case 2: return s.on ? release((uintptr_t)at, s.now, everywhere, learnt_by[s.me]) : (void)0;
         case 3: return acquire((uintptr_t)at, true);
-        case 4: return note_use(*(const cukern::BarrierUse*)at), on_beside();
+        case 4: return note_use(*(const cukern::BarrierUse*)at), on_quiet(true), on_beside();
         default: note_init(at, HERE);
     }
 }

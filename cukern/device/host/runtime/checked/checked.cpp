@@ -72,10 +72,14 @@ static void trace_copy(const cukern::Operation* operation, uintptr_t pc) {
     if (to) trace(to, operation->words[0], operation->moves, true, beside, place);
 }
 static void traced_send(const cukern::Operation* operation) {
-    if (s.traces && operation->queue == cukern::copy_groups) trace_copy(operation, HERE);
-    if (operation->counted_at) step_at(sends, HERE, operation->counted_at, operation->moves, operation->queue);
-    else step(sends, HERE, nowhere_known, 0, operation->moves, operation->queue);
-    send(operation);
+    if (!s.traces) return send(operation);
+    const cukern::Queue queue = operation->queue;
+    if (queue == cukern::copy_groups) trace_copy(operation, HERE);
+    if (operation->counted_at) step_at(sends, HERE, operation->counted_at, operation->moves, queue);
+    else step(sends, HERE, nowhere_known, 0, operation->moves, queue);
+    cukern::Operation own = *operation;
+    own.sent_at = (HERE - s.base) & place_mask;
+    send(&own);
 }
 static void traced_commit(cukern::Queue queue) {
     step(commits, HERE, nowhere_known, 0, 0, queue);
@@ -191,7 +195,7 @@ static void run_block(Worker* w, bool in_fibers) {
         run_until_home(w, &w->plain);
     }
     s.mode = 0;
-    beside_depth = 0;
+    beside_depth = s.quiet = 0;
     if (s.old_size) put_fresh_back();
     if (s.suspect_count) settle_suspects();
     s.on = false;

@@ -178,6 +178,7 @@ static void on_done(unsigned thread) {
 }
 static unsigned beside_depth;
 static unsigned char mode_before_beside;
+static void on_quiet(bool begins) { s.quiet += begins ? 1 : -1; }
 static void on_beside() {
     if (beside_depth++) return;
     mode_before_beside = s.mode;

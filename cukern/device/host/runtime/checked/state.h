@@ -176,6 +176,7 @@ struct State {
     uintptr_t last_pc;  // of the last access, which a fault may have ended
     bool read_since_suspect, in_range;  // the range of a copy
     unsigned char mode;  // 0: a thread's own; 1: of all lanes of a warp; 2: beside the threads
+    unsigned char quiet;  // whether a trace leaves out what goes on, and how often that has begun
     bool strict;
     bool in_fibers;
     bool backwards, gave_up;  // blocks run from the last on, of which one waits for another

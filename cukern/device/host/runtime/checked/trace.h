@@ -16,12 +16,11 @@ static Event* trace_events;
 static u64 trace_room, trace_blocks;  // blocks 0 to trace_blocks - 1 are traced
 static u64 trace_count;               // also of events that found no room
 
-static bool trace_pauses;
-
 static __attribute__((noinline, cold)) void trace(const Area* r, uintptr_t at, unsigned size, bool writes, unsigned how, u64 place) {
     const u64 block = current_block();
-    if (block >= trace_blocks || trace_pauses) return;
+    if (block >= trace_blocks || s.quiet) return;
     if (s.doing && s.doing->queue == cukern::copy_groups) return;  // traced where it was sent
+    if (s.doing && s.doing->sent_at) place = s.doing->sent_at;
     if (trace_count < trace_room)
         trace_events[trace_count] = {at - r->start, block, r->shared ? 1000 + r->number : r->number, (unsigned)place, (unsigned short)in_block(s.me),
                                      (unsigned short)size, writes, (unsigned char)(s.mode == 2 ? beside : is_atomic(how) ? atomic : how)};

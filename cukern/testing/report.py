@@ -18,7 +18,7 @@ RESULTS = ("passed", "failed", "not checked")
 _HEADS = ("checked", "result", "how", "found", "not shown")
 #: In a narrow window each check is a list of its cells.
 _STYLE = """
-td { min-width: 12ch; overflow-wrap: anywhere; } td.found { min-width: 36ch; }
+td { min-width: 12ch; overflow-wrap: anywhere; } td:nth-child(3) { min-width: 22ch; } td.found { min-width: 36ch; }
 pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
 @media (max-width: 50rem) {
 tr, td, td.found { display: block; min-width: 0; } th, td:empty { display: none; } td { border: 0; padding: .1rem 0; }

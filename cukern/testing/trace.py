@@ -85,7 +85,7 @@ class Trace:
         grid, block: the launch's shape.
         shared: bytes of dynamic shared memory.
         blocks: how many blocks were traced, from the first.
-        missed: accesses that were left out, because there were too many.
+        missed: accesses, and steps at barriers, that were left out, because there were too many.
         flops: floating-point operations of all blocks: additions, subtractions, multiplications and divisions of the
             text and of what it includes, a fused multiply-add for two, and 2 M N K of each product of tensor cores;
             what is known at compile time is left out. None if the compiler does not take the text that counts them.

@@ -103,7 +103,7 @@ class Recording:
         count = int(library.cukern_traced(ctypes.byref(steps), operations))
         none = ctypes.c_ulonglong(0)
         library.cukern_trace(None, none, none, None, none, None)
-        self.missed = max(0, count - len(self.events))
+        self.missed = max(0, count - len(self.events)) + max(0, steps.value - len(self.steps))
         self.events, self.steps = self.events[:count].copy(), self.steps[: steps.value].copy()
         self.operations = dict(zip(KINDS, map(int, operations), strict=True))
 
@@ -118,7 +118,7 @@ class Launch:
         shared: bytes of dynamic shared memory.
         blocks: how many blocks were traced, the first ones.
         events: their accesses in the order in which they ran, with the fields of :data:`EVENT`.
-        missed: accesses for which there was no room.
+        missed: accesses and steps for which there was no room.
         steps: what these blocks' threads did at barriers and for asynchronous copies, with the fields of :data:`STEP`.
         lines: the template's line of each address of code in the events, as far as it is known.
         arrays: by region.

@@ -88,6 +88,15 @@ SPREAD = [
 ]
 
 
+#: Rows that begin at other addresses than multiples of 16 bytes: GPT-2's vocabulary, its gradients, and others.
+MISALIGNED = (
+    ((8192, 768, 50257), True),
+    ((8192, 50257, 768), False),
+    ((4096, 4096, 4095), True),
+    ((4096, 4095, 4096), False),
+)
+
+
 CASES = [
     Case("bfloat16", (), 4096, 4096, 4096),
     Case("bfloat16", (), 4096, 4096, 4096, True),
@@ -142,6 +151,7 @@ CASES = [
         for then in ("GELU", "residual")
     ),
     *(Case("bfloat16", *sizes, then=then) for sizes in SPREAD for then in ("ReLU", "GELU", "residual")),
+    *(Case("bfloat16", (), *sizes, swapped) for sizes, swapped in MISALIGNED),
 ]
 #: Bytes that no cache of a GPU holds, also of the matrices that come again in the next ten calls of another side.
 _CACHES = 2**29

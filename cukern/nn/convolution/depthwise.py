@@ -33,8 +33,6 @@ from .variants import Implicit, constants_of
 #: Products of channels and filters of a group up to which threads sum by themselves, and taps of a row.
 FEW = 4
 LONGEST_ROW = 16
-#: Taps along rows, and along columns, up to which a thread that walks down rows keeps sums and weights in registers.
-MOST_TAPS = 3
 
 
 def why_not_few(problem: Convolution | WeightsGradient) -> str:
@@ -47,7 +45,13 @@ def why_not_few(problem: Convolution | WeightsGradient) -> str:
 
 
 class Walking:
-    """What variants share whose threads walk down rows: windows of few taps, and arrays that lie as they need to."""
+    """What variants share whose threads walk down rows: windows of few taps, and arrays that lie as they need to.
+
+    Attributes:
+        most_taps: along rows, and along columns, up to which sums and what they are made of are in registers.
+    """
+
+    most_taps: ClassVar[int] = 3
 
     @classmethod
     def gemm(cls, problem: Any) -> Gemm | None:
@@ -59,8 +63,8 @@ class Walking:
         """For depthwise windows of few taps."""
         if not problem.depthwise:
             return "for one filter a channel, and windows that move by one pixel, without dilation"
-        if len(problem.kernel) != 2 or max(problem.kernel) > MOST_TAPS:
-            return f"for windows of at most {MOST_TAPS} x {MOST_TAPS}"
+        if len(problem.kernel) != 2 or max(problem.kernel) > cls.most_taps:
+            return f"for windows of at most {cls.most_taps} x {cls.most_taps}"
         gemm = cls.gemm(problem)
         return "for arrays that have elements" if gemm is None else cls.why_not(gemm, problem, limits)
 
@@ -332,7 +336,9 @@ _RING = Params(
     "Sizes",
     output=PLANE,
     weights=TAPS,
-    **dict.fromkeys(("channels", "bands", "each", "tiles_x", "tiles_c", "top", "left"), "int"),
+    **dict.fromkeys(
+        ("channels", "bands", "each", "tiles_x", "tiles_c", "top", "left", "batch", "share"), "int"
+    ),
 )
 
 
@@ -345,16 +351,17 @@ class RingTile(Walking):
         rows: of the output, of a block.
         stages: rows of the image, and of the output for gradients of weights, in shared memory.
         resident: blocks that a multiprocessor has at a time.
+        warps: that walk down rows.
+        share: images of a block, one after the other; one but for gradients of weights.
     """
 
     items: int
     rows: int
     stages: int = 1
     resident: int = 2
+    warps: int = 8
+    share: int = 1
 
-    #: Warps that walk down rows, and threads of a block: theirs, and those of the warp that loads.
-    warps: ClassVar[int] = 8
-    threads: ClassVar[int] = 288
     #: Columns of a warp at most.
     most_items: ClassVar[int] = 7
     #: Bytes of shared memory that blocks leave.
@@ -371,10 +378,15 @@ class RingTile(Walking):
         tiles, across, _ = tile.tiles(gemm)
         blocks = (1 if gemm.of_weights else 2) * cls.resident * limits.multiprocessors
         bands = max(1, min(blocks // (gemm.image.batch * tiles * across), divide_up(y.pixels, cls.warps)))
-        sums = cls.warps * LINE * 4 * gemm.taps if gemm.of_weights else 0
-        most = (limits.max_shared_memory_per_block // cls.resident - cls.left - sums) // tile.shared(gemm)
+        yield from replace(tile, rows=divide_up(y.pixels, bands)).staged(gemm, limits)
+
+    def staged(self, gemm: Gemm, limits: Properties) -> Iterator[Self]:
+        """The same with as many stages as memory holds; none if it does not hold two."""
+        sums = self.warps * LINE * 4 * gemm.axes[2].taps if gemm.of_weights else 0
+        one = replace(self, stages=1).shared(gemm)
+        most = (limits.max_shared_memory_per_block // self.resident - self.left - sums) // one
         for stages in [n for n in (range(8, 1, -1) if gemm.of_weights else (8, 4, 2)) if n <= most][:1]:
-            yield replace(tile, rows=divide_up(y.pixels, bands), stages=stages)
+            yield replace(self, stages=stages)
 
     def tiles(self, gemm: Gemm) -> tuple[int, int, int]:
         """Tiles of channels and of columns, and bands of rows."""
@@ -397,13 +409,14 @@ class RingTile(Walking):
         """The launch for arrays that are loaded by maps, with these constants and further parameters."""
         _, y, x = gemm.axes
         tiles, across, bands = self.tiles(gemm)
-        counts = {"channels": gemm.groups, "bands": bands, "each": self.rows}
+        counts = {"channels": gemm.groups, "bands": bands, "each": self.rows, "share": self.share}
         offsets = {"tiles_x": across, "tiles_c": tiles, "top": y.lowest, "left": x.lowest}
-        sizes = _RING(output=plane_of(gemm.output), weights=taps_of(gemm), **counts, **offsets)
+        planes = {"output": plane_of(gemm.output), "weights": taps_of(gemm), "batch": gemm.image.batch}
+        sizes = _RING(**planes, **counts, **offsets)
         boxes = zip(loaded, self.columns(gemm), strict=True)
         return Launch(
-            grid=(tiles * across * bands * gemm.image.batch, 1, 1),
-            block=self.threads,
+            grid=(tiles * across * bands * divide_up(gemm.image.batch, self.share), 1, 1),
+            block=32 * (self.warps + 1),
             shared=self.shared(gemm),
             constants={**constants, "whole": x.pixels % self.items == 0},
             params=(sizes, *params),

@@ -55,6 +55,8 @@ class _BySums(Variant[WeightsGradient]):
             "index": gemm.offsets,
             "taps_y": gemm.axes[1].taps,
             "taps_x": gemm.axes[2].taps,
+            "step_y": gemm.axes[1].step,
+            "step_x": gemm.axes[2].step,
         }
 
 
@@ -131,12 +133,37 @@ class _Walking(Walking, _BySums):
     """The same of those that read each row of image and output once, on a GPU."""
 
     needs = (5, 0)
+    most_taps = 7
+    #: Taps along rows and columns up to which registers are left for several blocks.
+    few_taps: ClassVar[int] = 3
+    #: 32-bit registers of a multiprocessor, of a thread at most, and those for addresses and counts.
+    registers: ClassVar[tuple[int, int, int]] = 65536, 255, 40
 
     @classmethod
     def gemm(cls, problem: WeightsGradient) -> Gemm | None:
         """See :class:`.Walking`."""
         gemm = cls.sums(problem)
         return gemm if gemm.pixels and gemm.groups else None
+
+    @classmethod
+    def columns_in_registers(cls, gemm: Gemm, words: int, loaded: int, threads: int) -> list[int]:
+        """The numbers of columns of a thread for which it has registers, the most first; one at least.
+
+        Args:
+            gemm: what is summed.
+            words: of the sum of a tap, and of what is multiplied for it.
+            loaded: words of a column that is on its way.
+            threads: of a multiprocessor.
+        """
+        _, y, x = gemm.axes
+        total, most, others = cls.registers
+        recent = divide_up(y.taps, y.step)
+
+        def needed(items: int) -> int:
+            span = (items - 1) * x.step + x.taps
+            return words * (gemm.taps + recent * items + span) + loaded * (span + items) + others
+
+        return [n for n in (8, 4, 2, 1) if n == 1 or needed(n) <= min(total // threads, most)]
 
 
 def _equal(pixels: int, most: int) -> int:
@@ -174,6 +201,9 @@ class _Strips(_Walking):
     resident: int
     across: int = 1
     threads: int = 128
+
+    #: Blocks that a multiprocessor has at a time where windows are of many taps.
+    fewest_resident: ClassVar[int] = 2
 
     def share(self, gemm: Gemm) -> int:
         """The strips of a partial sum."""
@@ -229,11 +259,18 @@ class Rows(_Strips):
     @classmethod
     def configs(cls, problem: WeightsGradient, limits: Properties) -> Iterator[Rows]:
         """As many neighbouring threads as fill a block best."""
-        gemm = cls.sums(problem)
-        width = widest_pack(ACCESS // 2 // problem.elem.itemsize, 1, problem.image, problem.output)
-        across = _equal(divide_up(gemm.groups, width), cls.most_across)
+        gemm, item = cls.sums(problem), problem.elem.itemsize
         _, y, x = gemm.axes
-        yield cls(width, 4, x.pixels % 4 == 0, _equal(y.pixels, cls.most_rows), 3, across)
+        few = max(y.taps, x.taps) <= cls.few_taps
+        width = widest_pack(ACCESS // 2 // item if few else 2, 1, problem.image, problem.output)
+        across = _equal(divide_up(gemm.groups, width), cls.most_across)
+        own = cls(width, 4, x.pixels % 4 == 0, _equal(y.pixels, cls.most_rows), 3, across)
+        if few:
+            yield own
+            return
+        loaded = divide_up(width * item, 4) + 1  # and where it is
+        for items in cls.columns_in_registers(gemm, width, loaded, cls.fewest_resident * own.threads):
+            yield replace(own, items=items, whole=x.pixels % items == 0, resident=cls.fewest_resident)
 
     def share(self, gemm: Gemm) -> int:
         """See :class:`_Strips`: one for each thread that has other columns."""
@@ -273,10 +310,15 @@ class Columns(_Strips):
         _, y, x = gemm.axes
         most = ACCESS // problem.elem.itemsize if x.pads_within else 1
         packed = widest_pack(most, 3, problem.image, problem.output)
-        items = packed if packed > 1 else cls.spread_items
-        own = cls(1, items, packed > 1, _equal(y.pixels, cls.most_rows), 6)
-        wanted = round(own.resident * limits.multiprocessors / gemm.groups)
-        yield replace(own, splits=max(1, min(wanted, own.strips(gemm)[0] // own.threads)))
+        few = max(y.taps, x.taps) <= cls.few_taps
+        own = cls(1, packed, packed > 1, _equal(y.pixels, cls.most_rows), 6 if few else cls.fewest_resident)
+        widest = packed if packed > 1 else cls.spread_items
+        words, loaded = (divide_up(one.itemsize, 4) for one in (dtypes.info(problem.elem).acc, problem.elem))
+        fitting = cls.columns_in_registers(gemm, words, loaded, own.resident * own.threads)
+        for items in [widest] if few else [n for n in fitting if n <= widest]:
+            one = replace(own, items=items, whole=own.whole and items > 1)
+            wanted = round(own.resident * limits.multiprocessors / gemm.groups)
+            yield replace(one, splits=max(1, min(wanted, one.strips(gemm)[0] // own.threads)))
 
     def share(self, gemm: Gemm) -> int:
         """See :class:`_Strips`."""
@@ -303,6 +345,7 @@ class Planes(_Walking):
     """
 
     name = "planes"
+    most_taps = 3
     kernel = Kernel("nn/convolution/depthwise_plane_weights.cu")
     needs = (9, 0)
     efficiency = 0.95
@@ -401,15 +444,48 @@ class Ring(RingTile, _Walking):
     needs = (9, 0)
     efficiency = 0.9
 
+    #: Rows of the output in whose time a block begins and writes its sums, and a row of the image is read.
+    start: ClassVar[float] = 8
+    reading: ClassVar[float] = 0.25
+
     @classmethod
     def why_not(cls, gemm: Gemm, problem: WeightsGradient, limits: Properties) -> str:
         """See :class:`_Walking`."""
         return why_not_mapped(gemm, problem.image, problem.output, limits)
 
+    @classmethod
+    def configs(cls, problem: WeightsGradient, limits: Properties) -> Iterator[Ring]:
+        """Those of few taps, or as many columns as registers hold, by the bands and parts that take the least time."""
+        gemm = cls.sums(problem)
+        _, y, x = gemm.axes
+        if max(y.taps, x.taps) <= cls.few_taps:
+            yield from super().configs(problem, limits)
+            return
+        for most in cls.columns_in_registers(gemm, 2, 0, 32 * (cls.warps + 1)):
+            columns = _equal(x.pixels, cls.warps * most)
+            items = divide_up(columns, cls.warps)
+            tile = cls(items, y.pixels, resident=1, warps=divide_up(columns, items))
+            yield from tile.divided(gemm, limits.multiprocessors).staged(gemm, limits)
+
+    def divided(self, gemm: Gemm, places: int) -> Ring:
+        """The same with the bands and parts for which so many blocks at a time take the least time."""
+        tiles, across, _ = self.tiles(gemm)
+        height, taps, batch = gemm.axes[1].pixels, gemm.axes[1].taps, gemm.image.batch
+
+        def time(one: tuple[int, int]) -> float:
+            rows, share = one
+            blocks = tiles * across * divide_up(height, rows) * divide_up(batch, share)
+            return divide_up(blocks, places) * (share * (rows + self.reading * (rows + taps)) + self.start)
+
+        bands = {divide_up(height, n) for n in range(1, divide_up(height, taps) + 1)}
+        shares = {divide_up(batch, n) for n in range(1, min(batch, 2 * places) + 1)}
+        rows, share = min(((a, b) for a in sorted(bands) for b in sorted(shares)), key=time)
+        return replace(self, rows=rows, share=share)
+
     def partials(self, gemm: Gemm) -> int:
         """See :class:`_BySums`."""
         _, across, bands = self.tiles(gemm)
-        return across * bands * gemm.image.batch
+        return across * bands * divide_up(gemm.image.batch, self.share)
 
     def launch(self, problem: WeightsGradient, limits: Properties) -> Launch:
         """A block for 64 channels of a tile of columns in a band of rows."""

@@ -2,21 +2,21 @@
 // memory (sm_90 and up): a block owns 64 channels of a tile of columns, and walks down the image's rows, which one thread loads to a
 // ring ahead of it, by a map that fills in zeros beyond the image. Each lane has two channels, each warp `items` columns.
 // A stage goes round: `empty` until it may be loaded, `full` when all its bytes have come, and empty again when all warps have read it.
-// Launch: blocks of nine warps, of which the last loads; blockIdx.x numbers tiles of channels, tiles of columns, bands and images.
+// Launch: blocks of << warps >> warps and one that loads; blockIdx.x numbers tiles of channels, tiles of columns, bands and images.
 // Shared, dynamic: the ring.
 <% include "linear/epilogue.cuh" %>
 <% include "prelude/packs.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
 using acc = << acc >>;
-constexpr int items = << items >>, taps_x = << taps_x >>, taps_y = << taps_y >>, stages = << stages >>, warps = 8, line = 64;
+constexpr int items = << items >>, taps_x = << taps_x >>, taps_y = << taps_y >>, stages = << stages >>, warps = << warps >>, line = 64;
 constexpr bool transposed = << transposed | lower >>, whole = << whole | lower >>;  // whether all warps have columns, or none
 constexpr int span = items + taps_x - 1, stage_size = (warps * items + taps_x - 1) * line;
 
 // Strides and sizes of the output, strides of the weights; channels; bands of `each` rows; tiles of columns and of channels; top and
-// left: the place in the image of the first output's window.
+// left: the place in the image of the first output's window; images, of which a block has one.
 << Sizes >>
 
-extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
+extern "C" __global__ void __launch_bounds__(32 * (warps + 1), << resident >>) << name >>(
     const __grid_constant__ TensorMap image, const T* w, <% for one in operands %>const << one.type >>* x<< one.k >>, <% endfor %>Out* y,
     Sizes g, Steps steps)
 {

@@ -1,9 +1,10 @@
 // The gradient of nn/convolution/depthwise_weights.cu for 16-bit floats, with rows of image and output in shared memory (sm_90 and up):
-// a block owns 64 channels of a tile of columns in a band of rows, and walks down the image's rows, which one thread loads to a ring
-// ahead of it with those of the output, by maps that fill in zeros beyond both. Each lane has two channels, each warp `items` columns.
+// a block owns 64 channels of a tile of columns in a band of rows of some images, one after the other, and walks down the image's rows,
+// which one thread loads to a ring ahead of it with those of the output, by maps that fill in zeros beyond both. Each lane has two
+// channels, each warp `items` columns.
 // A stage goes round: `empty` until it may be loaded, `full` when all its bytes have come, and empty again when all warps have read it.
-// Launch: blocks of nine warps, of which the last loads; blockIdx.x numbers tiles of channels, then tiles of columns, bands and images,
-// whose sums lie behind one another. Shared: the ring, dynamic; the sums of the block's warps, static.
+// Launch: blocks of << warps >> warps and one that loads; blockIdx.x numbers tiles of channels, then tiles of columns, bands and parts
+// of the batch, whose sums lie behind one another. Shared: the ring, dynamic; a tap row's sums of the block's warps, static.
 <% include "prelude/packs.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
@@ -11,20 +12,20 @@ using T = << elem >>;
 using acc = << acc >>;
 using index = << index >>;
 constexpr int items = << items >>, taps_x = << taps_x >>, taps_y = << taps_y >>, taps = taps_y * taps_x, stages = << stages >>;
-constexpr int warps = 8, line = 64, span = items + taps_x - 1;
+constexpr int warps = << warps >>, line = 64, span = items + taps_x - 1;
 constexpr bool whole = << whole | lower >>;  // whether warps have all their columns, or none
 constexpr int image_size = (warps * items + taps_x - 1) * line, output_size = warps * items * line, stage_size = image_size + output_size;
 
 // Strides and sizes of the output, strides of the weights; channels; bands of `each` rows; tiles of columns and of channels; top and
-// left: the place in the image of the first output's window.
+// left: the place in the image of the first output's window; images, and those of a part.
 << Sizes >>
 
-extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
+extern "C" __global__ void __launch_bounds__(32 * (warps + 1), << resident >>) << name >>(
     const __grid_constant__ TensorMap output, const __grid_constant__ TensorMap image, << out >>* d, Sizes g)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     T* const ring = (T*)shared;
-    __shared__ acc of_warps[warps][taps][line];
+    __shared__ acc of_warps[warps][taps_x][line];
     __shared__ MBarrier full[stages], empty[stages];
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; ++i) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], warps);
@@ -34,45 +35,52 @@ extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
 
     const int first_channel = blockIdx.x % g.tiles_c * line, part = blockIdx.x / g.tiles_c;
     const int first_column = part % g.tiles_x * warps * items;
-    const int first = part / g.tiles_x % g.bands * g.each, batch = part / g.tiles_x / g.bands;
+    const int first = part / g.tiles_x % g.bands * g.each, batch = part / g.tiles_x / g.bands * g.share;
+    const int images = minimum(g.share, g.batch - batch);
     const int rows = minimum(g.each, g.output.rows - first), count = rows + taps_y - 1;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int stage = 0, turn = 0;
+    const auto next_stage = [&] {
+        if (++stage == stages) stage = 0, turn ^= 1;
+    };
     if (warp == warps) {
-        for (int r = 0; lane == 0 && r < count; ++r) {
-            const int stage = r % stages;
-            T* const to = ring + stage * stage_size;
-            mbarrier_wait(&empty[stage], r / stages % 2 ^ 1);
-            mbarrier_arrive_expecting(&full[stage], (r < rows ? stage_size : image_size) * int(sizeof(T)));
-            copy_tile(to, image, {batch, first + r + g.top, first_column + g.left, first_channel}, &full[stage]);
-            if (r < rows) copy_tile(to + image_size, output, {batch, first + r, first_column, first_channel}, &full[stage]);
+        for (int n = 0; lane == 0 && n < images; ++n) {
+            for (int r = 0; r < count; ++r, next_stage()) {
+                T* const to = ring + stage * stage_size;
+                mbarrier_wait(&empty[stage], turn ^ 1);
+                mbarrier_arrive_expecting(&full[stage], (r < rows ? stage_size : image_size) * int(sizeof(T)));
+                copy_tile(to, image, {batch + n, first + r + g.top, first_column + g.left, first_channel}, &full[stage]);
+                if (r < rows) copy_tile(to + image_size, output, {batch + n, first + r, first_column, first_channel}, &full[stage]);
+            }
         }
         return;
     }
     const T* const own = ring + warp * items * line + 2 * lane;
-    const int columns = g.output.columns - first_column - warp * items, own_rows = columns > 0 ? rows : 0;  // that the output has of a warp's
+    const int columns = g.output.columns - first_column - warp * items;  // that the output has of a warp's
     acc sums[taps][2] = {}, factors[taps_y][items][2] = {};  // of row o of the output at o % taps_y
-    for (int start = 0; start < count; start += taps_y) {
+    for (int n = 0; n < images; ++n) {
+        for (int start = 0; start < count; start += taps_y) {
 #pragma unroll
-        for (int k = 0; k < taps_y; ++k) {
-            const int r = start + k, stage = r % stages;
-            if (r >= count) break;
-            acc values[span][2];
-            mbarrier_wait(&full[stage], r / stages % 2);
+            for (int k = 0; k < taps_y; ++k) {
+                const int r = start + k;
+                if (r >= count) break;
+                acc values[span][2];
+                mbarrier_wait(&full[stage], turn);
 #pragma unroll
-            for (int i = 0; i < span; ++i) unpack(load_pack<2>(own + stage * stage_size + i * line), values[i]);
+                for (int i = 0; i < span; ++i) unpack(load_pack<2>(own + stage * stage_size + i * line), values[i]);
+                if (r < rows) {
 #pragma unroll
-            for (int i = 0; i < items; ++i) {
-                const T* const from = own + stage * stage_size + image_size + i * line;
-                unpack(r < rows ? load_pack<2>(from) : Pack<T, 2>{}, factors[k][i]);
-            }
-            __syncwarp();
-            if (lane == 0) mbarrier_arrive(&empty[stage]);
-            // Rows of the output that are not the block's, and columns that are none, add nothing: infinity times zero would be NaN.
-            const auto add = [&](bool inside) {
+                    for (int i = 0; i < items; ++i) unpack(load_pack<2>(own + stage * stage_size + image_size + i * line), factors[k][i]);
+                }
+                __syncwarp();
+                if (lane == 0) mbarrier_arrive(&empty[stage]);
+                next_stage();
+                // Rows of the output that are not the block's, and columns that are none, add nothing: infinity times zero would be NaN.
+                if (columns <= 0) continue;
 #pragma unroll
                 for (int b = 0; b < taps_y; ++b) {
                     const acc(&of)[items][2] = factors[(k - b + taps_y) % taps_y];
-                    if (!inside && unsigned(r - b) >= unsigned(own_rows)) continue;
+                    if (unsigned(r - b) >= unsigned(rows)) continue;
 #pragma unroll
                     for (int i = 0; i < items; ++i) {
 #pragma unroll
@@ -80,20 +88,22 @@ extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
                             if (whole || i < columns) sums[b * taps_x + c / 2][c % 2] += values[i + c / 2][c % 2] * of[i][c % 2];
                     }
                 }
-            };
-            if (r >= taps_y - 1 && r < own_rows) add(true);
-            else add(false);
+            }
         }
     }
-#pragma unroll
-    for (int tap = 0; tap < taps; ++tap) of_warps[warp][tap][2 * lane] = sums[tap][0], of_warps[warp][tap][2 * lane + 1] = sums[tap][1];
-    barrier_sync(1, 32 * warps);
     d += (index)part * g.channels * taps;
-    for (int i = threadIdx.x; i < taps * line; i += 32 * warps) {
-        const int tap = i / line, channel = first_channel + i % line;
-        acc total = of_warps[0][tap][i % line];
 #pragma unroll
-        for (int j = 1; j < warps; ++j) total += of_warps[j][tap][i % line];
-        if (channel < g.channels) d[channel * g.weights.group + tap / taps_x * g.weights.row + tap % taps_x * g.weights.column] = cast< << out >> >(total);
+    for (int b = 0; b < taps_y; ++b) {
+#pragma unroll
+        for (int c = 0; c < 2 * taps_x; ++c) of_warps[warp][c / 2][2 * lane + c % 2] = sums[b * taps_x + c / 2][c % 2];
+        barrier_sync(1, 32 * warps);
+        for (int i = threadIdx.x; i < taps_x * line; i += 32 * warps) {
+            const int c = i / line, channel = first_channel + i % line;
+            acc total = of_warps[0][c][i % line];
+#pragma unroll
+            for (int j = 1; j < warps; ++j) total += of_warps[j][c][i % line];
+            if (channel < g.channels) d[channel * g.weights.group + b * g.weights.row + c * g.weights.column] = cast< << out >> >(total);
+        }
+        if (b + 1 < taps_y) barrier_sync(1, 32 * warps);
     }
 }

@@ -49,9 +49,11 @@ class Walking:
 
     Attributes:
         most_taps: along rows, and along columns, up to which sums and what they are made of are in registers.
+        most_step: from a window to the next.
     """
 
     most_taps: ClassVar[int] = 3
+    most_step: ClassVar[int] = 1
 
     @classmethod
     def gemm(cls, problem: Any) -> Gemm | None:
@@ -62,7 +64,9 @@ class Walking:
     def fits(cls, problem: Any, limits: Properties) -> str:
         """For depthwise windows of few taps."""
         if not problem.depthwise:
-            return "for one filter a channel, and windows that move by one pixel, without dilation"
+            return "for one filter a channel, and windows without dilation"
+        if max(problem.windows.stride) > cls.most_step:
+            return f"for windows that move by at most {cls.most_step}"
         if len(problem.kernel) != 2 or max(problem.kernel) > cls.most_taps:
             return f"for windows of at most {cls.most_taps} x {cls.most_taps}"
         gemm = cls.gemm(problem)
@@ -396,8 +400,8 @@ class RingTile(Walking):
 
     def columns(self, gemm: Gemm) -> tuple[int, ...]:
         """Columns of each row in shared memory: for gradients of weights of the output, and of the image."""
-        own = self.warps * self.items
-        return (own, own + gemm.axes[2].taps - 1)[not gemm.of_weights :]
+        x, own = gemm.axes[2], self.warps * self.items
+        return (own, (own - 1) * x.step + x.taps)[not gemm.of_weights :]
 
     def shared(self, gemm: Gemm) -> int:
         """Bytes of dynamic shared memory."""

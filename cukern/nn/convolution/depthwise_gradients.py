@@ -133,7 +133,7 @@ class _Walking(Walking, _BySums):
     """The same of those that read each row of image and output once, on a GPU."""
 
     needs = (5, 0)
-    most_taps = 7
+    most_taps, most_step = 7, 2
     #: Taps along rows and columns up to which registers are left for several blocks.
     few_taps: ClassVar[int] = 3
     #: 32-bit registers of a multiprocessor, of a thread at most, and those for addresses and counts.
@@ -308,8 +308,8 @@ class Columns(_Strips):
         """Packs as wide as the arrays allow, and as many partial sums as multiprocessors have blocks."""
         gemm = cls.sums(problem)
         _, y, x = gemm.axes
-        most = ACCESS // problem.elem.itemsize if x.pads_within else 1
-        packed = widest_pack(most, 3, problem.image, problem.output)
+        most = ACCESS // problem.elem.itemsize if 0 <= -x.base <= x.taps - x.step else 1
+        packed = min(widest_pack(most, 3, problem.image) // x.step, widest_pack(most, 3, problem.output))
         few = max(y.taps, x.taps) <= cls.few_taps
         own = cls(1, packed, packed > 1, _equal(y.pixels, cls.most_rows), 6 if few else cls.fewest_resident)
         widest = packed if packed > 1 else cls.spread_items
@@ -345,7 +345,7 @@ class Planes(_Walking):
     """
 
     name = "planes"
-    most_taps = 3
+    most_taps, most_step = 3, 1
     kernel = Kernel("nn/convolution/depthwise_plane_weights.cu")
     needs = (9, 0)
     efficiency = 0.95

@@ -425,9 +425,9 @@ class Convolution(NamedTuple):
 
     @property
     def depthwise(self) -> bool:
-        """Whether each channel is convolved with one filter of its own, by windows that move by one pixel."""
-        by_one = max(*self.windows.stride, *self.windows.dilation) == 1
-        return self.windows.groups > 1 and self.filters == self.channels == 1 and by_one
+        """Whether each channel is convolved with one filter of its own, by windows without dilation."""
+        own = self.windows.groups > 1 and self.filters == self.channels == 1
+        return own and max(self.windows.dilation) == 1
 
     @property
     def features(self) -> dict[str, Any]:
@@ -550,9 +550,9 @@ class WeightsGradient(NamedTuple):
 
     @property
     def depthwise(self) -> bool:
-        """Whether each channel has one filter of its own, by windows that move by one pixel."""
-        by_one = max(*self.windows.stride, *self.windows.dilation) == 1
-        return self.windows.groups > 1 and self.filters == self.channels == 1 and by_one
+        """Whether each channel has one filter of its own, by windows without dilation."""
+        own = self.windows.groups > 1 and self.filters == self.channels == 1
+        return own and max(self.windows.dilation) == 1
 
     @property
     def features(self) -> dict[str, Any]:

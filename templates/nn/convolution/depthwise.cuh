@@ -3,8 +3,9 @@
 <% include "prelude/packs.cuh" %>
 using acc = << acc >>;
 constexpr int items = << items >>, width = << width >>, taps_x = << taps_x >>, taps_y = << taps_y >>;
-// Columns of a row that a thread's windows span; those of them that are not its own, and how many of those are before it.
-constexpr int span = items + taps_x - 1, edges = taps_x - 1, before = << before >>;
+// From a window to the next. Columns of a row that a thread's windows span; those that are its own; others, and how many are before it.
+constexpr int step_x = << step_x | default(1) >>, span = (items - 1) * step_x + taps_x, own = items * step_x;
+constexpr int edges = span - own, before = << before >>;
 
 // Adds row r of the image, r = k modulo the taps, to the sums; those of row o of the output are at o % taps_y.
 __device__ __forceinline__ void add_row(
@@ -26,23 +27,23 @@ __device__ __forceinline__ void add_row(
 
 // What a thread reads of a row whose columns lie side by side: a pack of its own ones, and those around it.
 struct WholeRow {
-    Pack<T, items> pack;
+    Pack<T, own> pack;
     T edge[edges > 0 ? edges : 1];  // before the pack, and behind it
 
     __device__ __forceinline__ void load(const T* line, int column, int columns, bool is) {
-        pack = is && column < columns ? load_pack<items>(line + column) : Pack<T, items>{};
+        pack = is && column < columns ? load_pack<own>(line + column) : Pack<T, own>{};
 #pragma unroll
         for (int i = 0; i < edges; ++i) {
-            const int at = column + (i < before ? i - before : items + i - before);
+            const int at = column + (i < before ? i - before : own + i - before);
             edge[i] = is && unsigned(at) < unsigned(columns) ? line[at] : T();
         }
     }
     __device__ __forceinline__ void numbers(acc (&to)[span][width]) const {
-        acc own[items];
-        unpack(pack, own);
+        acc inner[own];
+        unpack(pack, inner);
 #pragma unroll
         for (int i = 0; i < span; ++i)
-            to[i][0] = i < before ? cast<acc>(edge[i]) : i < before + items ? own[i - before] : cast<acc>(edge[i - items]);
+            to[i][0] = i < before ? cast<acc>(edge[i]) : i < before + own ? inner[i - before] : cast<acc>(edge[i - own]);
     }
 };
 // The same where columns do not lie side by side, or not in whole packs: `step` is the stride from one to the next.

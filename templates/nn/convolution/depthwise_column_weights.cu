@@ -8,6 +8,8 @@ using index = << index >>;
 <% include "prelude/reduce.cuh" %>
 <% include "nn/convolution/depthwise.cuh" %>
 constexpr int block = << block >>, warps = block / 32, ahead = << ahead >>, taps = taps_y * taps_x;
+// Rows of the output whose windows a row of the image is in, at most.
+constexpr int step_y = << step_y >>, recent = (taps_y + step_y - 1) / step_y;
 constexpr bool whole = << whole | lower >>;
 using Row = << "WholeRow" if whole else "SpreadRow" >>;
 
@@ -23,45 +25,44 @@ struct Rows {
 // Adds the products of a strip to the sums.
 __device__ __forceinline__ void add_strip(acc (&sums)[taps], const T* x, const T* dy, const Sizes& g, int strip) {
     const int column = strip % g.runs * items, first = strip / g.runs % g.bands * g.each, batch = strip / g.runs / g.bands;
-    const int rows = minimum(g.each, g.output.rows - first), top = first + g.top;
+    const int last = (minimum(g.each, g.output.rows - first) - 1) * step_y, top = first * step_y + g.top;
     x += batch * g.image.batch + top * g.image.row;
     dy += batch * g.output.batch + first * g.output.row;
-    const auto load = [&](Rows& to, int r) {
-        const bool is = r < rows + taps_y - 1 && unsigned(top + r) < unsigned(g.image.rows);
+    const auto load = [&](Rows& to, int r, bool begins) {  // `begins`: with the first row of a window
+        const bool is = r < last + taps_y && unsigned(top + r) < unsigned(g.image.rows), begun = begins && r <= last;
+        const T* const line = dy + r / step_y * g.output.row;
 <% if whole %>
-        to.image.load(x + r * g.image.row, column, g.image.columns, is);
-        to.output = r < rows ? load_pack<items>(dy + r * g.output.row + column) : Pack<T, items>{};
+        to.image.load(x + r * g.image.row, column * step_x, g.image.columns, is);
+        to.output = begun ? load_pack<items>(line + column) : Pack<T, items>{};
 <% else %>
-        to.image.load(x + r * g.image.row, column + g.left, g.image.columns, g.image.column, is);
+        to.image.load(x + r * g.image.row, column * step_x + g.left, g.image.columns, g.image.column, is);
 #pragma unroll
-        for (int i = 0; i < items; ++i) {
-            const bool there = r < rows && column + i < g.output.columns;
-            to.output.at[i] = there ? dy[r * g.output.row + (column + i) * g.output.column] : T();
-        }
+        for (int i = 0; i < items; ++i)
+            to.output.at[i] = begun && column + i < g.output.columns ? line[(column + i) * g.output.column] : T();
 <% endif %>
     };
     Rows next[ahead];
 #pragma unroll
-    for (int r = 0; r < ahead; ++r) load(next[r], r);
-    acc factors[taps_y][items] = {};  // of row o of the output at o % taps_y
-    for (int start = 0; start < rows + taps_y - 1; start += taps_y) {
+    for (int r = 0; r < ahead; ++r) load(next[r], r, r % step_y == 0);
+    acc factors[recent][items] = {};  // of row o of the output at o % recent
+    for (int start = 0; start < last + taps_y; start += recent * step_y) {
 #pragma unroll
-        for (int k = 0; k < taps_y; ++k) {
-            if (start + k >= rows + taps_y - 1) break;
+        for (int k = 0; k < recent * step_y; ++k) {
+            if (start + k >= last + taps_y) break;
             acc values[span][1];
             next[k % ahead].image.numbers(values);
-            unpack(next[k % ahead].output, factors[k]);
-            load(next[k % ahead], start + k + ahead);
+            if (k % step_y == 0) unpack(next[k % ahead].output, factors[k / step_y]);
+            load(next[k % ahead], start + k + ahead, (k + ahead) % step_y == 0);
             // Rows of the output that are not the strip's, and columns that are none, add nothing: infinity times zero would be NaN.
 #pragma unroll
-            for (int b = 0; b < taps_y; ++b) {
-                const acc(&of)[items] = factors[(k - b + taps_y) % taps_y];
-                if (unsigned(start + k - b) >= unsigned(rows)) continue;
+            for (int b = k % step_y; b < taps_y; b += step_y) {
+                const acc(&of)[items] = factors[((k - b) / step_y + recent) % recent];
+                if (unsigned(start + k - b) > unsigned(last)) continue;
 #pragma unroll
                 for (int i = 0; i < items; ++i) {
 #pragma unroll
                     for (int c = 0; c < taps_x; ++c)
-                        if (whole || column + i < g.output.columns) sums[b * taps_x + c] += values[i + c][0] * of[i];
+                        if (whole || column + i < g.output.columns) sums[b * taps_x + c] += values[i * step_x + c][0] * of[i];
                 }
             }
         }

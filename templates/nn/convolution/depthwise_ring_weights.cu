@@ -12,9 +12,11 @@ using T = << elem >>;
 using acc = << acc >>;
 using index = << index >>;
 constexpr int items = << items >>, taps_x = << taps_x >>, taps_y = << taps_y >>, taps = taps_y * taps_x, stages = << stages >>;
-constexpr int warps = << warps >>, line = 64, span = items + taps_x - 1;
+constexpr int warps = << warps >>, line = 64, step_y = << step_y >>, step_x = << step_x >>;
+// Columns of the image that a warp's windows span; rows of the output whose windows a row of the image is in, at most.
+constexpr int span = (items - 1) * step_x + taps_x, recent = (taps_y + step_y - 1) / step_y;
 constexpr bool whole = << whole | lower >>;  // whether warps have all their columns, or none
-constexpr int image_size = (warps * items + taps_x - 1) * line, output_size = warps * items * line, stage_size = image_size + output_size;
+constexpr int image_size = ((warps * items - 1) * step_x + taps_x) * line, output_size = warps * items * line, stage_size = image_size + output_size;
 
 // Strides and sizes of the output, strides of the weights; channels; bands of `each` rows; tiles of columns and of channels; top and
 // left: the place in the image of the first output's window; images, and those of a part.
@@ -37,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(32 * (warps + 1), << resident >>) <
     const int first_column = part % g.tiles_x * warps * items;
     const int first = part / g.tiles_x % g.bands * g.each, batch = part / g.tiles_x / g.bands * g.share;
     const int images = minimum(g.share, g.batch - batch);
-    const int rows = minimum(g.each, g.output.rows - first), count = rows + taps_y - 1;
+    const int rows = minimum(g.each, g.output.rows - first), last = (rows - 1) * step_y, count = last + taps_y;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     int stage = 0, turn = 0;
     const auto next_stage = [&] {
@@ -48,29 +50,31 @@ extern "C" __global__ void __launch_bounds__(32 * (warps + 1), << resident >>) <
             for (int r = 0; r < count; ++r, next_stage()) {
                 T* const to = ring + stage * stage_size;
                 mbarrier_wait(&empty[stage], turn ^ 1);
-                mbarrier_arrive_expecting(&full[stage], (r < rows ? stage_size : image_size) * int(sizeof(T)));
-                copy_tile(to, image, {batch + n, first + r + g.top, first_column + g.left, first_channel}, &full[stage]);
-                if (r < rows) copy_tile(to + image_size, output, {batch + n, first + r, first_column, first_channel}, &full[stage]);
+                const bool begins = r <= last && r % step_y == 0;  // with the first row of a window
+                mbarrier_arrive_expecting(&full[stage], (begins ? stage_size : image_size) * int(sizeof(T)));
+                copy_tile(to, image, {batch + n, first * step_y + r + g.top, first_column * step_x + g.left, first_channel}, &full[stage]);
+                if (begins) copy_tile(to + image_size, output, {batch + n, first + r / step_y, first_column, first_channel}, &full[stage]);
             }
         }
         return;
     }
-    const T* const own = ring + warp * items * line + 2 * lane;
+    const T* const own = ring + warp * items * step_x * line + 2 * lane;
+    const T* const of_output = ring + image_size + warp * items * line + 2 * lane;
     const int columns = g.output.columns - first_column - warp * items;  // that the output has of a warp's
-    acc sums[taps][2] = {}, factors[taps_y][items][2] = {};  // of row o of the output at o % taps_y
+    acc sums[taps][2] = {}, factors[recent][items][2] = {};  // of row o of the output at o % recent
     for (int n = 0; n < images; ++n) {
-        for (int start = 0; start < count; start += taps_y) {
+        for (int start = 0; start < count; start += recent * step_y) {
 #pragma unroll
-            for (int k = 0; k < taps_y; ++k) {
+            for (int k = 0; k < recent * step_y; ++k) {
                 const int r = start + k;
                 if (r >= count) break;
                 acc values[span][2];
                 mbarrier_wait(&full[stage], turn);
 #pragma unroll
                 for (int i = 0; i < span; ++i) unpack(load_pack<2>(own + stage * stage_size + i * line), values[i]);
-                if (r < rows) {
+                if (k % step_y == 0 && r <= last) {
 #pragma unroll
-                    for (int i = 0; i < items; ++i) unpack(load_pack<2>(own + stage * stage_size + image_size + i * line), factors[k][i]);
+                    for (int i = 0; i < items; ++i) unpack(load_pack<2>(of_output + stage * stage_size + i * line), factors[k / step_y][i]);
                 }
                 __syncwarp();
                 if (lane == 0) mbarrier_arrive(&empty[stage]);
@@ -78,14 +82,14 @@ extern "C" __global__ void __launch_bounds__(32 * (warps + 1), << resident >>) <
                 // Rows of the output that are not the block's, and columns that are none, add nothing: infinity times zero would be NaN.
                 if (columns <= 0) continue;
 #pragma unroll
-                for (int b = 0; b < taps_y; ++b) {
-                    const acc(&of)[items][2] = factors[(k - b + taps_y) % taps_y];
-                    if (unsigned(r - b) >= unsigned(rows)) continue;
+                for (int b = k % step_y; b < taps_y; b += step_y) {
+                    const acc(&of)[items][2] = factors[((k - b) / step_y + recent) % recent];
+                    if (unsigned(r - b) > unsigned(last)) continue;
 #pragma unroll
                     for (int i = 0; i < items; ++i) {
 #pragma unroll
                         for (int c = 0; c < 2 * taps_x; ++c)
-                            if (whole || i < columns) sums[b * taps_x + c / 2][c % 2] += values[i + c / 2][c % 2] * of[i][c % 2];
+                            if (whole || i < columns) sums[b * taps_x + c / 2][c % 2] += values[i * step_x + c / 2][c % 2] * of[i][c % 2];
                     }
                 }
             }

@@ -45,21 +45,21 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(c
     acc sums[taps][width] = {};
     if (thread_row < down && strip < g.strips && channel < g.channels) {
         const int column = strip % g.runs * items, first = strip / g.runs % g.bands * g.each, batch = strip / g.runs / g.bands;
-        const int rows = minimum(g.each, g.output.rows - first), count = (rows - 1) * step_y + taps_y;
+        const int last = (minimum(g.each, g.output.rows - first) - 1) * step_y;
         const T* const x = image + batch * g.image.batch + channel;
         const T* const dy = output + batch * g.output.batch + channel;
         Row<span> next_x;
         Row<items> next_dy;
         const auto load = [&](int r, bool begins) {  // `begins`: with the first row of a window
-            next_x.load(x, g.image, first * step_y + r + g.top, column * step_x + g.left, r < count);
-            if (begins) next_dy.load(dy, g.output, first + r / step_y, column, r < count);
+            next_x.load(x, g.image, first * step_y + r + g.top, column * step_x + g.left, r < last + taps_y);
+            if (begins) next_dy.load(dy, g.output, first + r / step_y, column, r <= last);
         };
         load(0, true);
         acc factors[recent][items][width] = {};  // of row o of the output at o % recent
-        for (int start = 0; start < count; start += recent * step_y) {
+        for (int start = 0; start < last + taps_y; start += recent * step_y) {
 #pragma unroll
             for (int k = 0; k < recent * step_y; ++k) {
-                if (start + k >= count) break;
+                if (start + k >= last + taps_y) break;
                 acc values[span][width];
                 next_x.numbers(values);
                 if (k % step_y == 0) next_dy.numbers(factors[k / step_y]);
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(c
 #pragma unroll
                 for (int b = k % step_y; b < taps_y; b += step_y) {
                     const acc(&of)[items][width] = factors[((k - b) / step_y + recent) % recent];
-                    if (unsigned(start + k - b) > unsigned((rows - 1) * step_y)) continue;
+                    if (unsigned(start + k - b) > unsigned(last)) continue;
 #pragma unroll
                     for (int i = 0; i < items; ++i) {
 #pragma unroll

@@ -70,6 +70,7 @@ LAYERS = (
     Case(64, 128, 56, 128, 3, 2, 1),
 )
 DEPTHWISE = Case(64, 256, 56, 256, 3, 1, 1, 256)
+CONVNEXT, MOBILENET = Case(64, 96, 56, 96, 7, 1, 3, 96), Case(64, 144, 56, 144, 3, 2, 1, 144)
 CASES = (
     *LAYERS,
     *(one._replace(last=False) for one in LAYERS),
@@ -83,6 +84,10 @@ CASES = (
     DEPTHWISE._replace(dtype="float16", last=False),
     DEPTHWISE._replace(dtype="float32"),
     DEPTHWISE._replace(dtype="float32", last=False),
+    CONVNEXT,
+    CONVNEXT._replace(last=False),
+    MOBILENET,
+    MOBILENET._replace(last=False),
 )
 
 

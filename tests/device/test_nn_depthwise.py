@@ -148,6 +148,44 @@ def test_planes_are_loaded_ahead(
     assert (own.items, own.per, own.each) == fields
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "kernel", "stride", "dtype", "fields"),
+    [
+        ("ring", (3, 72, 9, 17), (7, 7), (1, 1), "bfloat16", {"rows": 4, "share": 2, "warps": 3, "items": 2}),
+        ("ring", (2, 40, 9, 15), (5, 3), (2, 2), "float16", {"rows": 3, "stages": 3, "line": 32}),
+        ("rows", (2, 12, 9, 7), (7, 5), (1, 2), "bfloat16", {"rows": 4, "threads": 16}),
+        ("rows", (2, 4, 9, 8), (2, 7), (2, 1), "float32", {"rows": 2, "threads": 32}),
+        ("columns", (2, 3, 12, 16), (5, 5), (2, 2), "float16", {"rows": 3, "threads": 32}),
+        ("columns", (2, 3, 9, 16), (7, 7), (1, 1), "bfloat16", {"rows": 4, "threads": 32, "splits": 2}),
+        ("columns", (2, 3, 9, 7), (7, 4), (2, 2), "float64", {"rows": 3, "threads": 32}),
+    ],
+    ids=str,
+)
+def test_gradients_of_larger_windows_and_steps(
+    device: ck.Device,
+    name: str,
+    shape: tuple[int, ...],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dtype: str,
+    fields: dict[str, Any],
+) -> None:
+    """Several rows of the output for a row of the image, bands, parts of the batch, and threads without columns."""
+    if name == "ring":
+        require_sm_90(device)
+    padding = kernel[0] // 2, kernel[1] // 2
+    of = Definition(2, stride, padding, groups=shape[1])
+    x, dy = random(0, shape, dtype), random(1, (*shape[:2], *of.output(shape[2:], kernel)), dtype)
+    a, b = (one.numpy().astype(np.float64) for one in (x, dy))
+    last = name != "columns"
+    arrays = [innermost(one) if last else one for one in (dy, x)]
+    windows = Windows(stride, padding, (1, 1), shape[1])
+    with DEPTHWISE_WEIGHTS.only(name, **fields) as used:
+        found = weights_gradient(*arrays, windows, kernel, last)
+    assert len(used) == 1
+    close(found, sized(lambda b, a: of.weights(b, a, kernel), b, a))
+
+
 def test_planes_that_are_not_loaded() -> None:
     """Sizes in bytes that are no multiple of 16, views, and planes of which not two a warp are in shared memory."""
 
@@ -248,6 +286,9 @@ def test_other_dtypes(
         ("columns", (1, 63, 7, 9), {"rows": 3, "threads": 32}),
         ("rows", (1, 48, 7, 6), {"rows": 3}),
         ("ring", (1, 64, 7, 9), {"limits": small(112 * 1024)}),
+        ("ring", (1, 24, 12, 13), {"stride": 2}),
+        ("columns", (1, 16, 12, 10), {"stride": 2, "rows": 3, "threads": 32}),
+        ("rows", (1, 24, 12, 10), {"stride": 2, "rows": 3}),
         ("direct", (1, 12, 3, 4), {}),
     ],
     ids=lambda one: "" if isinstance(one, dict) else str(one),
@@ -258,17 +299,19 @@ def test_infinity_is_multiplied_by_what_its_windows_read(
     """By the padding's zeros, which make NaN of it, and not by zeros in place of outputs that are not a thread's."""
     if name in ("planes", "ring"):
         require_sm_90(device)
-    dy, x = (random(seed, shape, "bfloat16").numpy() for seed in range(2))
-    channels, pixels = shape[1], shape[2] * shape[3]
-    own = (x if of_image else dy).reshape(channels, pixels)
-    own[range(channels), np.arange(channels) % pixels] = np.inf
+    options = {"stride": 1, **options}
+    channels, stride = shape[1], options.pop("stride")
+    of = Definition(2, stride, 1, groups=channels)
+    dy = random(0, (*shape[:2], *of.output(shape[2:], (3, 3))), "bfloat16").numpy()
+    x = random(1, shape, "bfloat16").numpy()
+    own = (x if of_image else dy).reshape(channels, -1)
+    own[range(channels), np.arange(channels) % own.shape[1]] = np.inf
     last = name in ("rows", "ring")
     arrays = [innermost(ck.asarray(one)) if last else ck.asarray(one) for one in (dy, x)]
     with DEPTHWISE_WEIGHTS.only(name, **options) as used:
-        found = weights_gradient(*arrays, windows_of(channels), (3, 3), last)
+        found = weights_gradient(*arrays, windows_of(channels)._replace(stride=(stride,) * 2), (3, 3), last)
     with np.errstate(invalid="ignore"):
-        doubles = (one.astype(np.float64) for one in (dy, x))
-        wanted = Definition(2, padding=1, groups=channels).weights(*doubles, (3, 3))
+        wanted = of.weights(*(one.astype(np.float64) for one in (dy, x)), (3, 3))
     assert len(used) == 1
     close(found, wanted, 2)
 

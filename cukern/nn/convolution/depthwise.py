@@ -348,15 +348,16 @@ _RING = Params(
 
 @dataclass(frozen=True)
 class RingTile(Walking):
-    """A block's part where one warp loads rows of 64 channels to a ring in shared memory, and eight walk down them.
+    """A block's part where one warp loads rows of some channels to a ring in shared memory, and others walk down them.
 
     Attributes:
-        items: columns of a warp.
+        items: columns of a thread, which has two channels.
         rows: of the output, of a block.
         stages: rows of the image, and of the output for gradients of weights, in shared memory.
         resident: blocks that a multiprocessor has at a time.
         warps: that walk down rows.
-        share: images of a block, one after the other; one but for gradients of weights.
+        share: images, one after the other; one but for gradients of weights.
+        line: channels; 64, of a warp's threads, but for gradients of weights.
     """
 
     items: int
@@ -365,8 +366,9 @@ class RingTile(Walking):
     resident: int = 2
     warps: int = 8
     share: int = 1
+    line: int = LINE
 
-    #: Columns of a warp at most.
+    #: Columns of a thread at most.
     most_items: ClassVar[int] = 7
     #: Bytes of shared memory that blocks leave.
     left: ClassVar[int] = 4096
@@ -395,17 +397,25 @@ class RingTile(Walking):
     def tiles(self, gemm: Gemm) -> tuple[int, int, int]:
         """Tiles of channels and of columns, and bands of rows."""
         _, y, x = gemm.axes
-        across = divide_up(x.pixels, self.warps * self.items)
-        return divide_up(gemm.groups, LINE), across, divide_up(y.pixels, self.rows)
+        return (
+            divide_up(gemm.groups, self.line),
+            divide_up(x.pixels, self.own),
+            divide_up(y.pixels, self.rows),
+        )
+
+    @property
+    def own(self) -> int:
+        """Columns of the output of a block."""
+        return self.warps * LINE // self.line * self.items
 
     def columns(self, gemm: Gemm) -> tuple[int, ...]:
         """Columns of each row in shared memory: for gradients of weights of the output, and of the image."""
-        x, own = gemm.axes[2], self.warps * self.items
-        return (own, (own - 1) * x.step + x.taps)[not gemm.of_weights :]
+        x = gemm.axes[2]
+        return (self.own, (self.own - 1) * x.step + x.taps)[not gemm.of_weights :]
 
     def shared(self, gemm: Gemm) -> int:
         """Bytes of dynamic shared memory."""
-        return self.stages * sum(self.columns(gemm)) * LINE * 2
+        return self.stages * sum(divide_up(n * self.line, LINE) for n in self.columns(gemm)) * LINE * 2
 
     def launching(
         self, gemm: Gemm, loaded: Sequence[Layout], constants: dict[str, Any], *params: Given
@@ -424,7 +434,10 @@ class RingTile(Walking):
             shared=self.shared(gemm),
             constants={**constants, "whole": x.pixels % self.items == 0},
             params=(sizes, *params),
-            maps={i: [image_tiles(one, (1, n))._replace(swizzle=0)] for i, (one, n) in enumerate(boxes)},
+            maps={
+                i: [image_tiles(one, (1, n), channels=self.line)._replace(swizzle=0)]
+                for i, (one, n) in enumerate(boxes)
+            },
         )
 
 

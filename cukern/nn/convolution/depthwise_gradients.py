@@ -264,13 +264,11 @@ class Rows(_Strips):
         few = max(y.taps, x.taps) <= cls.few_taps
         width = widest_pack(ACCESS // 2 // item if few else 2, 1, problem.image, problem.output)
         across = _equal(divide_up(gemm.groups, width), cls.most_across)
-        own = cls(width, 4, x.pixels % 4 == 0, _equal(y.pixels, cls.most_rows), 3, across)
-        if few:
-            yield own
-            return
+        own = cls(width, 4, False, _equal(y.pixels, cls.most_rows), 3 if few else cls.fewest_resident, across)
         loaded = divide_up(width * item, 4) + 1  # and where it is
-        for items in cls.columns_in_registers(gemm, width, loaded, cls.fewest_resident * own.threads):
-            yield replace(own, items=items, whole=x.pixels % items == 0, resident=cls.fewest_resident)
+        fitting = cls.columns_in_registers(gemm, width, loaded, own.resident * own.threads)
+        for items in [own.items] if few else [n for n in fitting if n <= own.items]:
+            yield replace(own, items=items, whole=x.pixels % items == 0)
 
     def share(self, gemm: Gemm) -> int:
         """See :class:`_Strips`: one for each thread that has other columns."""
@@ -444,7 +442,7 @@ class Ring(RingTile, _Walking):
     needs = (9, 0)
     efficiency = 0.9
 
-    #: Rows of the output in whose time a block begins and writes its sums, and a row of the image is read.
+    #: Rows of the output in whose time a block begins and writes its sums, and one of the image is read: estimates.
     start: ClassVar[float] = 8
     reading: ClassVar[float] = 0.25
 
@@ -461,10 +459,13 @@ class Ring(RingTile, _Walking):
         if max(y.taps, x.taps) <= cls.few_taps:
             yield from super().configs(problem, limits)
             return
+        line = LINE // 2 if divide_up(gemm.groups, LINE // 2) % 2 else LINE
+        groups = cls.warps * LINE // line
         for most in cls.columns_in_registers(gemm, 2, 0, 32 * (cls.warps + 1)):
-            columns = _equal(x.pixels, cls.warps * most)
-            items = divide_up(columns, cls.warps)
-            tile = cls(items, y.pixels, resident=1, warps=divide_up(columns, items))
+            columns = _equal(x.pixels, groups * most)
+            items = divide_up(columns, groups)
+            warps = divide_up(divide_up(columns, items) * line, LINE)
+            tile = cls(items, y.pixels, resident=1, warps=warps, line=line)
             yield from tile.divided(gemm, limits.multiprocessors).staged(gemm, limits)
 
     def divided(self, gemm: Gemm, places: int) -> Ring:
@@ -477,7 +478,7 @@ class Ring(RingTile, _Walking):
             blocks = tiles * across * divide_up(height, rows) * divide_up(batch, share)
             return divide_up(blocks, places) * (share * (rows + self.reading * (rows + taps)) + self.start)
 
-        bands = {divide_up(height, n) for n in range(1, divide_up(height, taps) + 1)}
+        bands = {divide_up(height, n) for n in range(1, min(divide_up(height, taps), 2 * places) + 1)}
         shares = {divide_up(batch, n) for n in range(1, min(batch, 2 * places) + 1)}
         rows, share = min(((a, b) for a in sorted(bands) for b in sorted(shares)), key=time)
         return replace(self, rows=rows, share=share)
@@ -488,7 +489,7 @@ class Ring(RingTile, _Walking):
         return across * bands * divide_up(gemm.image.batch, self.share)
 
     def launch(self, problem: WeightsGradient, limits: Properties) -> Launch:
-        """A block for 64 channels of a tile of columns in a band of rows."""
+        """A block for some channels of a tile of columns in a band of rows of some images."""
         gemm = self.sums(problem)
         constants = self.constants_of(gemm, problem, str(self.items))
         return self.launching(gemm, [problem.output, problem.image], constants)

@@ -63,14 +63,16 @@ def image_tiles(
     box: tuple[int, ...],
     every: Sequence[tuple[int, int]] = ((0, 1), (0, 1)),
     writes: bool = False,
+    channels: int = LINE,
 ) -> Tiles:
-    """The map of a box of images, 64 channels of each pixel.
+    """The map of a box of images, some channels of each pixel.
 
     Args:
         layout: that of the images.
         box: rows and columns, or images, rows and columns.
         every: which rows, and which columns: the first one, and the distance of two.
         writes: whether kernels store tiles.
+        channels: of the box.
     """
     view = view_of(layout)
     batch, _, _, y, x = (2 * step for step in view.strides)
@@ -81,8 +83,8 @@ def image_tiles(
     sizes = [divide_up(n - first, step) for n, (first, step) in zip(view.size[1:], every, strict=True)]
     shape = (view.batch, *sizes, view.channels)
     first = every[0][0] * y + every[1][0] * x
-    whole = (*((1,) * (3 - len(box))), *box, LINE)
-    return Tiles(first, layout.dtype, shape, strides, whole, 2 * LINE, writes)
+    whole = (*((1,) * (3 - len(box))), *box, channels)
+    return Tiles(first, layout.dtype, shape, strides, whole, 2 * channels, writes)
 
 
 def weight_tiles(layout: Layout, filters: int) -> Tiles:

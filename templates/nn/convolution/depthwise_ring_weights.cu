@@ -1,10 +1,10 @@
 // The gradient of nn/convolution/depthwise_weights.cu for 16-bit floats, with rows of image and output in shared memory (sm_90 and up):
-// a block owns 64 channels of a tile of columns in a band of rows of some images, one after the other, and walks down the image's rows,
-// which one thread loads to a ring ahead of it with those of the output, by maps that fill in zeros beyond both. Each lane has two
-// channels, each warp `items` columns.
+// a block owns << line >> channels of a tile of columns in a band of rows of some images, one after the other, and walks down the image's rows,
+// which one thread loads to a ring ahead of it with those of the output, by maps that fill in zeros beyond both. Each thread has two
+// channels of `items` columns.
 // A stage goes round: `empty` until it may be loaded, `full` when all its bytes have come, and empty again when all warps have read it.
 // Launch: blocks of << warps >> warps and one that loads; blockIdx.x numbers tiles of channels, then tiles of columns, bands and parts
-// of the batch, whose sums lie behind one another. Shared: the ring, dynamic; a tap row's sums of the block's warps, static.
+// of the batch, whose sums lie behind one another. Shared: the ring, dynamic; a tap row's sums of the block's threads, static.
 <% include "prelude/packs.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
@@ -12,11 +12,13 @@ using T = << elem >>;
 using acc = << acc >>;
 using index = << index >>;
 constexpr int items = << items >>, taps_x = << taps_x >>, taps_y = << taps_y >>, taps = taps_y * taps_x, stages = << stages >>;
-constexpr int warps = << warps >>, line = 64, step_y = << step_y >>, step_x = << step_x >>;
-// Columns of the image that a warp's windows span; rows of the output whose windows a row of the image is in, at most.
+constexpr int warps = << warps >>, line = << line >>, groups = 32 * warps / (line / 2), step_y = << step_y >>, step_x = << step_x >>;
+// Columns of the image that a thread's windows span; rows of the output whose windows a row of the image is in, at most.
 constexpr int span = (items - 1) * step_x + taps_x, recent = (taps_y + step_y - 1) / step_y;
-constexpr bool whole = << whole | lower >>;  // whether warps have all their columns, or none
-constexpr int image_size = ((warps * items - 1) * step_x + taps_x) * line, output_size = warps * items * line, stage_size = image_size + output_size;
+constexpr bool whole = << whole | lower >>;  // whether threads have all their columns, or none
+// Columns in shared memory, and elements of whole lines of 128 bytes that they take.
+constexpr int image_columns = (groups * items - 1) * step_x + taps_x, output_columns = groups * items;
+constexpr int image_size = (image_columns * line + 63) / 64 * 64, stage_size = image_size + output_columns * line;
 
 // Strides and sizes of the output, strides of the weights; channels; bands of `each` rows; tiles of columns and of channels; top and
 // left: the place in the image of the first output's window; images, and those of a part.
@@ -27,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(32 * (warps + 1), << resident >>) <
 {
     extern __shared__ __align__(128) unsigned char shared[];
     T* const ring = (T*)shared;
-    __shared__ acc of_warps[warps][taps_x][line];
+    __shared__ acc of_groups[groups][taps_x][line];
     __shared__ MBarrier full[stages], empty[stages];
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; ++i) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], warps);
@@ -36,11 +38,11 @@ extern "C" __global__ void __launch_bounds__(32 * (warps + 1), << resident >>) <
     __syncthreads();
 
     const int first_channel = blockIdx.x % g.tiles_c * line, part = blockIdx.x / g.tiles_c;
-    const int first_column = part % g.tiles_x * warps * items;
+    const int first_column = part % g.tiles_x * groups * items;
     const int first = part / g.tiles_x % g.bands * g.each, batch = part / g.tiles_x / g.bands * g.share;
     const int images = minimum(g.share, g.batch - batch);
     const int rows = minimum(g.each, g.output.rows - first), last = (rows - 1) * step_y, count = last + taps_y;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = threadIdx.x / (line / 2), pair = threadIdx.x % (line / 2);
     int stage = 0, turn = 0;
     const auto next_stage = [&] {
         if (++stage == stages) stage = 0, turn ^= 1;
@@ -51,16 +53,16 @@ extern "C" __global__ void __launch_bounds__(32 * (warps + 1), << resident >>) <
                 T* const to = ring + stage * stage_size;
                 mbarrier_wait(&empty[stage], turn ^ 1);
                 const bool begins = r <= last && r % step_y == 0;  // with the first row of a window
-                mbarrier_arrive_expecting(&full[stage], (begins ? stage_size : image_size) * int(sizeof(T)));
+                mbarrier_arrive_expecting(&full[stage], (begins ? image_columns + output_columns : image_columns) * line * int(sizeof(T)));
                 copy_tile(to, image, {batch + n, first * step_y + r + g.top, first_column * step_x + g.left, first_channel}, &full[stage]);
                 if (begins) copy_tile(to + image_size, output, {batch + n, first + r / step_y, first_column, first_channel}, &full[stage]);
             }
         }
         return;
     }
-    const T* const own = ring + warp * items * step_x * line + 2 * lane;
-    const T* const of_output = ring + image_size + warp * items * line + 2 * lane;
-    const int columns = g.output.columns - first_column - warp * items;  // that the output has of a warp's
+    const T* const own = ring + group * items * step_x * line + 2 * pair;
+    const T* const of_output = ring + image_size + group * items * line + 2 * pair;
+    const int columns = g.output.columns - first_column - group * items;  // that the output has of a thread's
     acc sums[taps][2] = {}, factors[recent][items][2] = {};  // of row o of the output at o % recent
     for (int n = 0; n < images; ++n) {
         for (int start = 0; start < count; start += recent * step_y) {
@@ -99,13 +101,13 @@ extern "C" __global__ void __launch_bounds__(32 * (warps + 1), << resident >>) <
 #pragma unroll
     for (int b = 0; b < taps_y; ++b) {
 #pragma unroll
-        for (int c = 0; c < 2 * taps_x; ++c) of_warps[warp][c / 2][2 * lane + c % 2] = sums[b * taps_x + c / 2][c % 2];
+        for (int c = 0; c < 2 * taps_x; ++c) of_groups[group][c / 2][2 * pair + c % 2] = sums[b * taps_x + c / 2][c % 2];
         barrier_sync(1, 32 * warps);
         for (int i = threadIdx.x; i < taps_x * line; i += 32 * warps) {
             const int c = i / line, channel = first_channel + i % line;
-            acc total = of_warps[0][c][i % line];
+            acc total = of_groups[0][c][i % line];
 #pragma unroll
-            for (int j = 1; j < warps; ++j) total += of_warps[j][c][i % line];
+            for (int j = 1; j < groups; ++j) total += of_groups[j][c][i % line];
             if (channel < g.channels) d[channel * g.weights.group + b * g.weights.row + c * g.weights.column] = cast< << out >> >(total);
         }
         if (b + 1 < taps_y) barrier_sync(1, 32 * warps);

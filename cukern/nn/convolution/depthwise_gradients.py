@@ -137,7 +137,7 @@ class _Walking(Walking, _BySums):
     #: Taps along rows and columns up to which registers are left for several blocks.
     few_taps: ClassVar[int] = 3
     #: 32-bit registers of a multiprocessor, of a thread at most, and those for addresses and counts.
-    registers: ClassVar[tuple[int, int, int]] = 65536, 255, 40
+    registers: ClassVar[tuple[int, int, int]] = 65536, 255, 50
 
     @classmethod
     def gemm(cls, problem: WeightsGradient) -> Gemm | None:
@@ -152,7 +152,7 @@ class _Walking(Walking, _BySums):
         Args:
             gemm: what is summed.
             words: of the sum of a tap, and of what is multiplied for it.
-            loaded: words of a column that is on its way.
+            loaded: words of a column that is on its way, and of its address.
             threads: of a multiprocessor.
         """
         _, y, x = gemm.axes
@@ -265,7 +265,7 @@ class Rows(_Strips):
         width = widest_pack(ACCESS // 2 // item if few else 2, 1, problem.image, problem.output)
         across = _equal(divide_up(gemm.groups, width), cls.most_across)
         own = cls(width, 4, False, _equal(y.pixels, cls.most_rows), 3 if few else cls.fewest_resident, across)
-        loaded = divide_up(width * item, 4) + 1  # and where it is
+        loaded = 1 + divide_up(width * item, 4)
         fitting = cls.columns_in_registers(gemm, width, loaded, own.resident * own.threads)
         for items in [own.items] if few else [n for n in fitting if n <= own.items]:
             yield replace(own, items=items, whole=x.pixels % items == 0)
@@ -312,11 +312,21 @@ class Columns(_Strips):
         own = cls(1, packed, packed > 1, _equal(y.pixels, cls.most_rows), 6 if few else cls.fewest_resident)
         widest = packed if packed > 1 else cls.spread_items
         words, loaded = (divide_up(one.itemsize, 4) for one in (dtypes.info(problem.elem).acc, problem.elem))
-        fitting = cls.columns_in_registers(gemm, words, loaded, own.resident * own.threads)
+        fitting = cls.columns_in_registers(gemm, words, 1 + loaded, own.resident * own.threads)
         for items in [widest] if few else [n for n in fitting if n <= widest]:
             one = replace(own, items=items, whole=own.whole and items > 1)
-            wanted = round(own.resident * limits.multiprocessors / gemm.groups)
-            yield replace(one, splits=max(1, min(wanted, one.strips(gemm)[0] // own.threads)))
+            most, places = one.strips(gemm)[0] // own.threads, own.resident * limits.multiprocessors
+            wanted = round(places / gemm.groups) if few else one.fastest_splits(gemm, places)
+            yield replace(one, splits=max(1, min(wanted, most)))
+
+    def fastest_splits(self, gemm: Gemm, places: int) -> int:
+        """Partial sums for which multiprocessors with places for so many blocks take the least time."""
+        strips = self.strips(gemm)[0]
+
+        def time(splits: int) -> float:  # in that of a strip of each thread; a block's sums take half of it
+            return divide_up(gemm.groups * splits, places) * (divide_up(strips, splits * self.threads) + 0.5)
+
+        return min(range(1, min(divide_up(strips, self.threads), 2 * places) + 1), key=time)
 
     def share(self, gemm: Gemm) -> int:
         """See :class:`_Strips`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +14,9 @@ from ..autodiff import tape, writes
 from ..cache import Cache
 from ..device import Device, bundles, capture_hooks
 from ..device.interface import CompiledFunction, CompilerFailure, Properties
-from ..errors import CompileError, LaunchError
+from ..errors import CompileError, LaunchError, TemplateError
 from ..text import LEFT_OUT, Dim3, render, signature
+from ..text.entry import unknown_macro
 from ..text.syntax import unclosed
 from . import arguments
 from .repeat import Repeat, form_of
@@ -212,6 +214,8 @@ def _check_bounds(block: Dim3, attributes: Mapping[str, int], parsed: signature.
         )
 
 
+#: So many names in a compiler's messages are looked up, as messages of templates have hundreds.
+_MOST_NAMES = 20
 #: NVRTC's message of a header that it has not found.
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 
@@ -233,6 +237,10 @@ def compile_error(log: str, rendered: render.Rendered, target: object) -> Compil
             "the host needs none of them"
         )
     if rendered.plain:
+        with suppress(TemplateError):
+            text = render.source_of(rendered.template)
+            names = list(dict.fromkeys(re.findall(r"[‘'\"](\w+)[’'\"]", log)))[:_MOST_NAMES]
+            parts += list(filter(None, (unknown_macro(text, name) for name in names)))[:1]
         parts += [
             line.removeprefix("// ")
             for line in rendered.text.split("\n")

@@ -288,11 +288,13 @@ def _recorded(chosen: Path, kernel_class: type[Kernel]) -> Recorded:
     kernel = kernel_class(
         about["text"],
         tuple(about["block"]),
-        about["name"],
+        about["label"].strip(
+            "<>"
+        ),  # which is not that of a part of a plain text, whose lines have other numbers
         plain=about["plain"],
         **_read_variables(about["variables"]),
     )
-    kernel.template = render.add_source(about["text"], about["label"].strip("<>"))
+    kernel.name = about["name"]
     if about["entry"] is not None:
         kernel = kernel[about["entry"]]
     args = [_read(one, data, i) for i, one in enumerate(described["args"])]

@@ -17,6 +17,7 @@ from ..autodiff.tape import Tape
 from ..kernel import Kernel
 from ..kernel.sizes import as_dim3
 from ..text import render
+from ..text.line_directives import origin
 from .shapes import on
 from .stand_ins import Launch, launching, plainly
 
@@ -77,8 +78,11 @@ def writer_line(kernel: Kernel, param: str) -> str:
     written = re.compile(
         rf"\b{word}\s*\[[^;]*\]\s*[-+*/]?=(?!=)|\b{word}\([^;]*\)\s*[-+*/]?=(?!=)|atomic\w+\(&?\s*{word}\b"
     )
-    lines = [n for n, line in enumerate(text.split("\n"), 1) if written.search(line)]
-    return f"{param} of {kernel.template}" + (f":{lines[0]}" if lines else "")
+    found = next((line for line in re.finditer(".+", text) if written.search(line[0])), None)
+    if found is None:
+        return f"{param} of {kernel.template}"
+    line, _, name = origin(text, found.start()).removeprefix("line ").partition(" of ")
+    return f"{param} of {name or kernel.template}:{line}"
 
 
 def floats(values: Any) -> list[Array]:

@@ -16,7 +16,7 @@ from .render import is_own, prelude
 #: Headers with something for kernels. Of others, a kernel can use nothing but what `definitions` gives.
 _OF_DEVICE = re.compile(
     r"(?:cuda|cub|cooperative_groups)/.*|(?:cooperative_groups|cuComplex|cuda_(?:bf16|fp\d+|pipeline|awbarrier)|"
-    r"cuda_\w+_primitives|cu\w+_kernel|device_\w+|math_\w+|mma|sm_\w+|(?:vector|surface|texture)_\w+)\.h"
+    r"cuda_\w+_primitives|cu\w+_kernel|device_launch_parameters|math_constants|mma|vector_\w+)\.h"
 )
 #: The parts of cub/cub.cuh, which NVRTC cannot include as a whole.
 _CUB = {

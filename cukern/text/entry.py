@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import tree_sitter
 
 from ..errors import TemplateError
+from . import LEFT_OUT
 from .declarations import declarator_name, function_declarator
 from .line_directives import origin
 from .needed import COMMENT, expanded_annotations, needed
@@ -205,16 +206,20 @@ def _normal(types: str) -> str:
     return re.sub(r"\s*([*&,<>])\s*", r"\1", " ".join(text.split())).replace(",", ", ")
 
 
-def _types(kernel: _Kernel) -> str:
-    """The types of a kernel's parameters."""
+def _types(kernel: _Kernel, given: list[str]) -> str:
+    """The types of a kernel's parameters, with arguments of its template in place of the parameters of that."""
+    listed = [] if kernel.template is None else _parameters(kernel.template)
+    names = [re.findall(r"\w+", one.partition("=")[0])[-1] for one in listed]
+    values = dict(zip(names, given, strict=False))
     function = function_declarator(kernel.node)
-    listed = None if function is None else function.child_by_field_name("parameters")
+    params = None if function is None else function.child_by_field_name("parameters")
     found = []
-    for node in [] if listed is None else listed.named_children:
+    for node in [] if params is None else params.named_children:
         name, _ = declarator_name(node.child_by_field_name("declarator"))
         if node.type.endswith("declaration"):
-            found.append(re.sub(rf"\b{name}\b", " ", _code(node).partition("=")[0]) if name else _code(node))
-    return _normal(", ".join(found))
+            code = _code(node)
+            found.append(re.sub(rf"\b{name}\b", " ", code.partition("=")[0]) if name else code)
+    return _normal(_replaced(", ".join(found), values))
 
 
 def _chosen(
@@ -227,26 +232,31 @@ def _chosen(
     """
     wanted_name, chosen_types, listed = (wanted or "").partition("(")
     name, _, rest = wanted_name.partition("<")
-    name = name.strip().removeprefix("::")
+    name, given = name.strip().removeprefix("::"), _split(rest.strip().removesuffix(">"))
     kernels = [kernel for kernel in kernels if "<" not in kernel.name]
     known = [kernel.qualified for kernel in kernels]
-    fits = [kernel for kernel in kernels if wanted is None or name in (kernel.qualified, kernel.name)]
-    if chosen_types:
-        fits = [kernel for kernel in fits if _types(kernel) == _normal(listed.strip().removesuffix(")"))]
-    if len(fits) > 1 and len({kernel.qualified for kernel in fits}) == 1:
+    named = [kernel for kernel in kernels if wanted is None or name in (kernel.qualified, kernel.name)]
+    types = _normal(listed.strip().removesuffix(")"))
+    fits = [one for one in named if not chosen_types or types in (_types(one, []), _types(one, given))]
+    if len(fits) != 1 and len({kernel.qualified for kernel in named}) == 1:
+        arguments = f"<{', '.join(given)}>" if given else ""
+        overloads = [f'kernel["{one.qualified}{arguments}({_types(one, given)})"]' for one in named]
+        asked = "of this name" if fits else f"that takes ({types})"
         raise TemplateError(
-            f"{fits[0].qualified}: expected one __global__ function of this name, found {len(fits)}, in "
-            f"{' and '.join(_place(kernel, text) for kernel in fits)}: choose one of them by its types, as in "
-            f'kernel["{fits[0].qualified}({_types(fits[0])})"]'
+            f"{named[0].qualified}: expected one __global__ function {asked}, found {len(fits) or 'none'}, in "
+            f"{' and '.join(_place(kernel, text) for kernel in named)}: choose one by its types, as in "
+            f"{' or '.join(overloads)}"
         )
     if len(fits) != 1:
         names = ", ".join(dict.fromkeys(known)) or "none"
         asked = "one __global__ function" if wanted is None else f"one __global__ function {name}"
         hint = '; choose one as in kernel["name"]' if wanted is None and kernels else ""
+        hint = f"; {said}" if (said := unknown_macro(text, name)) else hint
+        hint += "".join(f"; {line[3:]}" for line in text.split("\n") if line.startswith(f"// {LEFT_OUT}"))
         raise TemplateError(
             f"expected {asked} in a kernel's text, found {names}{first_problem(root, text)}{hint}"
         )
-    return fits[0], _split(rest.strip().removesuffix(">"))
+    return fits[0], given
 
 
 def _place(kernel: _Kernel, text: str) -> str:
@@ -286,11 +296,31 @@ def _check_head(kernel: _Kernel, text: str) -> None:
     suspects = [] if {"void", "auto"}.isdisjoint(words) else words if called else words[:-1]
     for word in suspects:
         if word not in _CXX and not word.startswith("__") and not _names(text, word):
-            raise TemplateError(
-                f"{word}, in {_place(kernel, text)}, is no word of C++ and no macro that the text defines: give its "
-                f'value, which may be empty, as in defines={{"{word}": ""}}, or the folder of the file that has it, as '
-                "in include=folder"
-            )
+            raise TemplateError(_no_macro(word, _place(kernel, text)))
+
+
+def _no_macro(word: str, place: str) -> str:
+    return (
+        f"{word}, in {place}, is no word of C++ and no macro that the text defines: give its value, which may be "
+        f'empty, as in defines={{"{word}": ""}}, or the folder of the file that has it, as in include=folder'
+    )
+
+
+def unknown_macro(text: str, name: str) -> str:
+    """What is said of a macro that a text does not define: of that name, or before a function of the name."""
+    blank = COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    words = r"(?:\w+[ \t]+|\([^()\n]*\)[ \t]*)*?"
+    pattern = (
+        rf"^[ \t]*{words}([A-Z][A-Z0-9_]+)\b[ \t]*{words}[\w*&<>]*[ \t]*\(?[ \t]*{re.escape(name)}[ \t]*[,()]"
+    )
+    if not name:
+        pattern = r"^[ \t]*([A-Z][A-Z0-9_]+)[ \t]+(?:\w+[ \t]+)*?void[ \t]+\w+[ \t]*\("
+    elif re.fullmatch(r"[A-Z][A-Z0-9_]+", name):
+        pattern = rf"\b({name})\b"
+    for match in re.finditer(pattern, blank, re.MULTILINE):
+        if not _names(text, match[1]):
+            return _no_macro(match[1], origin(text, match.start(1)))
+    return ""
 
 
 def _names(text: str, word: str) -> bool:

@@ -53,6 +53,7 @@ def _macros(text: str) -> tuple[set[str], set[str]]:
         for name, value in _DEFINED.findall(text)
         if not device.search(value) and set(re.findall(r"(?<!::)\b([A-Za-z]\w*)::(?!\s*##)", value)) - spaces
     }
+    unknown |= _makers_of_host(text, values)
     for _ in range(4):
         unknown |= {
             name
@@ -60,6 +61,32 @@ def _macros(text: str) -> tuple[set[str], set[str]]:
             if value and value[0] in unknown and not any(device.fullmatch(word) for word in value)
         }
     return set(values), unknown
+
+
+#: What only the host's code has: launches, strings of names by which it registers something.
+_OF_HOST = re.compile(r"<<<|\bcuda(?:Stream|Event|Error)_t\b|(?<!#)#\s*[A-Za-z_]")
+#: A function whose body follows, and what has a body that kernels may use without a word of CUDA.
+_FUNCTION = re.compile(r"\)\s*(?:const|noexcept|override|\s)*$")
+_USABLE = re.compile(r"\b(?:constexpr|consteval|struct|class|union|enum|namespace|using|typedef)\b")
+
+
+def _makers_of_host(text: str, values: dict[str, list[str]]) -> set[str]:
+    """The macros of a text that make code of the host where declarations stand."""
+    of_device = {name for name, words in values.items() if any(re.fullmatch(r"__\w+__", w) for w in words)}
+    for _ in range(4):
+        of_device |= {name for name, words in values.items() if not of_device.isdisjoint(words)}
+    found = set()
+    for name, value in _DEFINED.findall(text):
+        value = _COMMENTS.sub(" ", value.replace("\\\n", " "))
+        head, brace, _ = value.partition("{")
+        makes = brace and _FUNCTION.search(head) and re.search(r"\w[\s*&>]+[\w#:]+\s*\(", head)
+        if name not in of_device and (
+            _OF_HOST.search(value)
+            or (makes and not _USABLE.search(head))
+            or re.match(r"\s*class\b.*<<<", value)
+        ):
+            found.add(name)
+    return found
 
 
 def _is_sound(text: str) -> bool:
@@ -123,7 +150,7 @@ def _uses(text: str, known: set[str], unknown: set[str]) -> Iterator[tuple[str, 
         start = reader.at
         if begins:
             head = start
-        if begins and token in known and token not in unknown:
+        if (begins or after) and token in known and token not in unknown:
             reader.take()
             after = reader.peek() == "(" and reader.closed()  # a macro, perhaps without a semicolon
             begins = False

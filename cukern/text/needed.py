@@ -45,7 +45,8 @@ COMMENT = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)")
 _USING = re.compile(r"using\s+namespace\b")
 #: Headers that a kernel includes only if it names a part of their path, as the host has none or few of them.
 _OF_NAMES = re.compile(
-    rb"^[ \t]*#[ \t]*include[ \t]*<((?:cuda|cub)/[^>\n]*|mma\.h|cu\w+_kernel\.h|cooperative_groups[./][^>\n]*)>",
+    rb"^[ \t]*#[ \t]*include[ \t]*<((?:cuda|cub)/[^>\n]*|mma\.h|cuda_(?:fp6|awbarrier\w*)\.h|"
+    rb"cu\w+_kernel\.h|cooperative_groups[./][^>\n]*)>",
     re.MULTILINE,
 )
 #: Names of such headers, by a part of their path.
@@ -357,6 +358,9 @@ def _unneeded_headers(source: bytes, items: list[_Item]) -> Iterator[tuple[str, 
     for match in _OF_NAMES.finditer(source):
         path = re.findall(r"\w+", re.sub(r"\.\w+$", "", match[1].decode()))
         spaces = {word for part in path for word in _SPACES.get(part, {part})}
+        if path[0].startswith("cuda_"):  # whose names have a common part
+            part = path[0].split("_")[1]
+            spaces |= {word for word in words if part in word}
         if words.isdisjoint(spaces):
             dropped |= spaces
             yield f"<{match[1].decode()}>", match.span()

@@ -140,6 +140,14 @@ class Unit:
         return (0, 0, 0) if alone and self.grid_group_meets else self.signature.cluster
 
 
+#: The types of cuComplex.h, whose values are those of these.
+_COMPLEX = {
+    "cuComplex": "complex<float>",
+    "cuFloatComplex": "complex<float>",
+    "cuDoubleComplex": "complex<double>",
+}
+
+
 def _expanded(type_text: str, typedefs: dict[str, str]) -> list[str]:
     """The words of a type, with aliases and macros expanded."""
     words = type_text.split()
@@ -246,6 +254,8 @@ def parse(text: str, trusted: bool = False) -> Unit:
     root = syntax_tree(text.encode())
     declared = declarations(root)
     kernels, typedefs = declared.kernels, declared.typedefs
+    if "<cuComplex.h>" in text:
+        typedefs = _COMPLEX | typedefs
     if len(kernels) != 1:
         names = ", ".join(function_name(kernel) for kernel in kernels) or "none"
         raise TemplateError(

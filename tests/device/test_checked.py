@@ -183,6 +183,19 @@ def test_what_lies_beyond_an_array_stays_and_the_process_goes_on() -> None:
     assert both.tolist() == [2] * 12
 
 
+@pytest.mark.parametrize("far", [-(1 << 18), -1, 1 << 26])
+def test_a_read_far_out_of_bounds_names_the_array_that_is_read(far: int) -> None:
+    """The index is without a sign, so that a negative one is beyond all arrays."""
+    text = """
+extern "C" __global__ void << name >>(float* before, const float* x, float* y, int far) {
+    before[threadIdx.x] = 1;
+    y[threadIdx.x] = x[threadIdx.x + far];
+}"""
+    with checked(collect=True) as reports:
+        ck.Kernel(text, name="far_off", block=2)(ck.zeros(2), ck.ones(2), ck.zeros(2), far, grid=1)
+    assert {(one.kind, one.array) for one in reports} == {("out of bounds", "x")}
+
+
 def test_what_a_read_out_of_bounds_meets_elsewhere_is_no_finding() -> None:
     """It sweeps over all the memory of checked launches, so over the other array, too."""
     text = """

@@ -47,7 +47,7 @@ def test_an_address_far_from_all_arrays_is_no_array_s() -> None:
         y[threadIdx.x + far] = x[threadIdx.x];
     }"""
     with ck.device("host"), checked(collect=True) as reports:
-        ck.Kernel(text, name="far", block=2)(ck.ones(2), ck.zeros(2), 2**33, grid=1)
+        ck.Kernel(text, name="far", block=2)(ck.ones(2), ck.zeros(2), 2**37, grid=1)
     assert [(one.kind, one.array) for one in reports] == [("out of bounds", "")]
     assert "writes address 0x" in str(reports[0]) and "which is no array's" in str(reports[0])
 

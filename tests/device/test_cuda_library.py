@@ -145,10 +145,11 @@ def test_pipelines(device: ck.Device, name: str) -> None:
     [
         ("by_barriers", "bars[i % 2].arrive_and_wait();", "held[i % 2][63"),
         ("by_barriers", "block.sync();\n    }", "memcpy_async(block, held[next"),
+        ("by_barriers", "block.sync();\n    cuda::memcpy_async(block, held[0]", "arrive_and_wait"),
         ("by_stages", "pipe.consumer_wait();\n        y[64 * i + threadIdx", "held[i % 2][63"),
         ("by_roles", "pipe.producer_acquire();\n            cuda::memcpy_async(warp", "pipe.consumer_wait"),
     ],
-    ids=["no wait", "no barrier", "no stage", "no acquire"],
+    ids=["no wait", "no barrier", "no barrier after init", "no stage", "no acquire"],
 )
 def test_planted_mistakes(name: str, removed: str, line: str) -> None:
     kept = removed.partition("\n")[2]

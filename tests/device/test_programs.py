@@ -409,13 +409,13 @@ def test_small_floats_and_complex_numbers(device: ck.Device) -> None:
         """
     #include <cuda_fp8.h>
     #include <cuComplex.h>
-    __global__ void convert(const float* x, unsigned char* four, unsigned char* five, float* back, float* quotient) {
+    __global__ void convert(const float* x, unsigned char* four, unsigned char* five, float* back,
+                            const cuComplex* by, cuFloatComplex five_ten, cuDoubleComplex* quotient) {
         const int i = blockIdx.x * blockDim.x + threadIdx.x;
         const __nv_fp8_e4m3 a(x[i]);
         const __nv_fp8_e5m2 b(x[i]);
         four[i] = a.__x, five[i] = b.__x, back[i] = float(a) + float(b);
-        const cuFloatComplex c = cuCdivf(make_cuFloatComplex(5, 10), make_cuFloatComplex(3, 4));
-        quotient[0] = cuCrealf(c), quotient[1] = cuCimagf(c);
+        quotient[0] = cuComplexFloatToDouble(cuCdivf(five_ten, *by));
     }
     """,
         block=16,
@@ -425,14 +425,14 @@ def test_small_floats_and_complex_numbers(device: ck.Device) -> None:
     random = np.random.default_rng(0)
     x = np.append(special, random.standard_normal(99) * 10.0 ** random.integers(-4, 4, 99)).astype(np.float32)
     four, five, back = ck.zeros(x.size, "uint8"), ck.zeros(x.size, "uint8"), ck.zeros(x.size)
-    quotient = ck.zeros(2)
-    kernel(ck.asarray(x), four, five, back, quotient)
+    quotient = ck.zeros(1, "complex128")
+    kernel(ck.asarray(x), four, five, back, ck.asarray([3 + 4j], "complex64"), 5 + 10j, quotient)
     a = np.clip(x, -448, 448).astype(ml_dtypes.float8_e4m3fn)
     b = np.clip(x, -57344, 57344).astype(ml_dtypes.float8_e5m2)
     np.testing.assert_array_equal(four.numpy(), a.view(np.uint8))
     np.testing.assert_array_equal(five.numpy(), b.view(np.uint8))
     np.testing.assert_array_equal(back.numpy(), a.astype(np.float32) + b.astype(np.float32))
-    np.testing.assert_allclose(quotient.numpy(), [2.2, 0.4], rtol=1e-6)
+    np.testing.assert_allclose(quotient.numpy(), [2.2 + 0.4j], rtol=1e-6)
 
 
 def test_parts_of_an_integer(device: ck.Device) -> None:

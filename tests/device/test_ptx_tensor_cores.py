@@ -547,9 +547,11 @@ def test_wgmma(device: ck.Device) -> None:
 )
 def test_planted_mistakes_of_wgmma(removed: str, kind: str) -> None:
     assert WGMMA.count(removed) == 1
+    dynamic = "extern __shared__ __align__(1024) __nv_bfloat16 held[];\n    __nv_bfloat16 *a = held, *b = held + 4096;"
+    static = WGMMA.replace(dynamic, "__shared__ __align__(1024) __nv_bfloat16 a[4096], b[4096];")
     with ck.device("host"), ck.testing.checked(collect=True) as reports:
         x = ck.ones((64, 64), "bfloat16")
-        for text in (WGMMA, WGMMA.replace(removed, "")):
+        for text in (WGMMA, static, WGMMA.replace(removed, "")):
             assert not reports, reports
             ck.Kernel(text, block=128, plain=True)(x, x, ck.zeros((64, 64)), grid=1, shared=16384)
     assert kind in {report.kind for report in reports}, reports

@@ -255,10 +255,10 @@ def test_a_process_that_is_killed_in_a_launch_leaves_it(tmp_path: Path) -> None:
     code = """
 import cukern as ck
 wait = ck.Kernel('''
-extern "C" __global__ void << name >>(int* flag, int* y) {
+__global__ void wait(int* flag, int* y) {
     if (threadIdx.x == 1) while (atomicAdd(flag, 0) == 0) { }
     y[threadIdx.x] = 1;
-}''', name="wait", block=2)
+}''', name="wait", block=2, plain=True)
 y = ck.zeros(2, dtype="int32", device="host")
 wait(ck.zeros(1, dtype="int32", device="host"), y, grid=1)
 """
@@ -274,6 +274,7 @@ wait(ck.zeros(1, dtype="int32", device="host"), y, grid=1)
     said = _command(folder, "--timeout", "1")
     assert said.returncode == 1, said.stdout + said.stderr
     assert "wait on host did not end" in said.stdout and "<wait>:3" in said.stdout, said.stdout
+    assert ">    3 |     if (threadIdx.x == 1) while" in said.stdout, said.stdout
 
 
 def test_what_is_no_launch_is_refused(tmp_path: Path) -> None:

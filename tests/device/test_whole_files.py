@@ -124,6 +124,10 @@ __global__ void g(float* x) { x[0] = f(x[0], Numbers<NUMBERS>()); }
 
 
 CONSTANTS = """
+#include <cuda_awbarrier_primitives.h>
+#include <cuda_fp6.h>
+#include <device_functions.h>
+#include <sm_60_atomic_functions.h>
 #if CUDART_VERSION < 12000 || __CUDACC_VER_MAJOR__ < 12 || CUDA_VERSION < 12000
 #error these are of CUDA 12
 #endif
@@ -285,6 +289,11 @@ def test_more_of_half_and_of_vectors(device: ck.Device) -> None:
         ),
         ("ATTRIBUTE __global__ void g(int* x) {}", "^ATTRIBUTE, in line 1 of .* as in include=folder"),
         ("__global__ void LIKELY g(int* x) {}", "^LIKELY, in line 1 of"),
+        (
+            "/* no */ GLOBAL void g(int* x) {}",
+            "found none.*; GLOBAL, in line 1 of <kernel.* as in defines=",
+        ),
+        ("KERNEL(g) { x[0] = 1; }", "found none; Left out, as no code of kernels: KERNEL"),
     ],
 )
 def test_messages(text: str, message: str) -> None:
@@ -306,6 +315,28 @@ __device__ int2 __shfl_down(int2 x, int) { return x; }
 __global__ void f(float *__restrict__ x, const int n) { x[threadIdx.x] = twice(n); }
 __global__ void f(int* x, /* so many */ int n = 1) { x[threadIdx.x] = __shfl_down(int2{n, n}, 1).x; }
 """
+
+
+def test_overloads_of_templates_are_chosen_by_types() -> None:
+    kernel = ck.Kernel(
+        """
+template <class T> __global__ void g(T* x) {}
+template <class T, int n = 2> __global__ void g(T* x, int many) { x[0] = n; }""",
+        plain=True,
+    )
+    known = r'kernel\["g<float>\(float\*\)"\] or kernel\["g<float>\(float\*, int\)"\]'
+    for entry, found in (("g<float>", "2"), ("g<float>(int*)", "none")):
+        with pytest.raises(
+            ck.TemplateError, match=rf"^g: expected one .*, found {found}, in line 2 .*{known}"
+        ):
+            kernel[entry].source()
+    assert "::g<float, 2>(x, many)" in kernel["g<float>(float*, int)"].source()
+
+
+def test_a_macro_before_what_is_missing_is_named() -> None:
+    text = "EXPORTED float f(float x) { return x; }\n__global__ void g(float* x) { x[0] = f(2); }"
+    with ck.device("host"), pytest.raises(ck.CompileError, match=r"(?m)^EXPORTED, in line 1 of .* defines="):
+        ck.Kernel(text, plain=True).bind()
 
 
 def test_overloads_are_chosen_by_types(device: ck.Device) -> None:
@@ -370,6 +401,30 @@ static_assert(sizeof(int) == 4);
 S v(1);
 ATTRIBUTE(2) __device__ float h() { return 1; }
 """
+
+
+OWN_MACROS = """
+#define HD __host__ __device__
+#define FUNCTION(n) HD float n(float x) { return x; }
+#define TRAIT(T) template <> struct Trait<T> { static constexpr int v = 1; };
+#define NUMBER(n) constexpr int n(int x) { return x; }
+#define LAMBDA(n) auto n = [](float x) { return x; };
+#define LAUNCH(T) void launch_##T(T* x) { k<T><<<1, 32>>>(x); }
+#define WRAP(T) void wrap_##T(T x) { on_host(x); }
+#define REGISTER(T) static int known_##T = known(#T);
+FUNCTION(f)
+TRAIT(int)
+LAUNCH(float)
+WRAP(int)
+NUMBER(n)
+WRAP(float);
+LAMBDA(l)
+REGISTER(int)
+"""
+
+
+def test_macros_of_a_text_that_make_code_of_the_host_are_left_out() -> None:
+    assert without_host_macros(OWN_MACROS)[1] == ["LAUNCH", "WRAP", "REGISTER"]
 
 
 def test_only_macros_of_others_are_left_out() -> None:

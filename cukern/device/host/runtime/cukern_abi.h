@@ -134,7 +134,7 @@ struct Runtime {
     void (*cluster_wait)(const char* file, int line);
     // The address in the block of that rank of what is at an address in the shared memory of the running thread's.
     void* (*map_shared)(const void* own, unsigned rank, const char* file, int line);
-    // Whether these bytes are in the shared memory of the running thread's block.
+    // Whether these bytes are in the shared memory of the running thread's block; without bytes, whether a variable there has the first.
     bool (*is_shared)(const void* first, unsigned long long bytes);
     // The running thread passes on what it has written to shared memory to what goes on beside.
     void (*fence_to_async)();

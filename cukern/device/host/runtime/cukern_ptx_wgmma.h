@@ -25,27 +25,23 @@ constexpr bool is_bfloat16<cukern::SmallBits<1>> = true;
 namespace cukern {
 // The shared memory whose address has these low 18 bits, which are all that a descriptor has.
 inline const void* described(unsigned low, const char* file, int line) {
-    const auto at_or_after = [low](const void* known) {
-        return (char*)known + ((low - (unsigned)(unsigned long long)known) & 0x3ffff);
-    };
-    const void* const dynamic = at_or_after(dynamic_shared_base);
-    if (runtime->is_shared(dynamic, 16)) return dynamic;
-    const void* found = nullptr;
+    constexpr unsigned mask = 0x3ffff;
+    const auto at_or_after = [low](const void* known) { return (char*)known + ((low - (unsigned)(unsigned long long)known) & mask); };
 #ifdef CUKERN_CHECKED
-    const char* const first = (const char*)dynamic_shared_base;  // variables lie 2**20 bytes apart
-    constexpr int count = 16, step = 1 << 20;
+    const char* const first = (const char*)((unsigned long long)dynamic_shared_base & ~(unsigned long long)mask);
+    constexpr int count = 64, step = 1 << 20;  // variables lie in slots of so many bytes
 #else
     const char* const first = (const char*)&dynamic_shared_base - (1 << 17);
     constexpr int count = 1, step = 0;
 #endif
+    const void* const dynamic = at_or_after(dynamic_shared_base);
+    if (runtime->is_shared(dynamic, 0)) return dynamic;
     for (int i = 0; i < count; ++i) {
         const void* const one = at_or_after(first + i * step);
-        if (!runtime->is_shared(one, 16)) continue;
-        if (found) fault("a matrix descriptor fits several variables of static shared memory: a checked launch needs dynamic one", file, line);
-        found = one;
+        if (runtime->is_shared(one, 0)) return one;
     }
-    if (!found) fault("the address of a matrix descriptor is not in the block's shared memory", file, line);
-    return found;
+    if (!runtime->is_shared(dynamic, 16)) fault("the address of a matrix descriptor is not in the block's shared memory", file, line);
+    return dynamic;
 }
 inline SharedMatrix matrix_of(unsigned long long descriptor, const char* file, int line) {
     if (descriptor >> 62 != 1) fault("a matrix descriptor without the swizzle of 128 bytes, which is all that the host has", file, line);

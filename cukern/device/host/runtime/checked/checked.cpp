@@ -14,8 +14,11 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-static bool is_in_shared(const void* first, unsigned long long) {
-    return (uintptr_t)first - s.shared_arena - worker->rank * block_span < block_span;
+static bool is_in_shared(const void* first, unsigned long long bytes) {
+    const uintptr_t at = (uintptr_t)first - s.shared_arena;
+    if (at - worker->rank * block_span >= block_span) return false;
+    const Area& area = s.shared[at >> shared_slot_shift];
+    return bytes || (uintptr_t)first - area.start < area.bytes;
 }
 // What the running thread has written, or knows of by a barrier.
 static void pass_on(const Area& area, u64 from, u64 bytes) {

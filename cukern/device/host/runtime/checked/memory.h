@@ -93,7 +93,8 @@ static bool reserve_memory() {
     heap = (uintptr_t)reserve(heap_room);
     if (heap) heap += 1 << 20, heap_room -= 1 << 20;  // farther from what lies before it than a stack is long
     allocations = (Allocation*)reserve(allocation_room);
-    s.shared_arena = (uintptr_t)map(shared_span);
+    constexpr u64 slot_bytes = 1ull << shared_slot_shift;
+    if (char* const mapped = (char*)map(shared_span + slot_bytes)) s.shared_arena = ((uintptr_t)mapped + slot_bytes - 1) & -slot_bytes;
     seen_arena = (char*)map(shared_span);
     s.reports = (Report*)malloc(max_reports * sizeof(Report));
     s.now = 1;
@@ -110,10 +111,25 @@ static bool give_cells(Area* area) {
     return true;
 }
 
+// From where on a variable lies in its slot, so that the low 18 bits of an address, which are all that descriptors of matrices have, are
+// those of one variable: static ones lie one after another, the dynamic one ends where the last could.
+static u64 shared_place_in_slot(unsigned slot, u64 bytes) {
+    const auto rounded = [](u64 to, u64 step) { return (to + step - 1) & -step; };
+    if (!slot) return (shared_slot_offset - rounded(bytes, most_alignment)) % shared_slot_offset;
+    const Variable* const variables = (const Variable*)launched->build->static_shared;
+    u64 end = 0, place = 0;
+    for (unsigned i = 1; i <= slot; ++i) {
+        const u64 size = i < slot ? variables[i].bytes : bytes, even = size & -size;  // a multiple of its type's alignment
+        place = rounded(end, even < 1024 ? 1024 : even < most_alignment ? even : most_alignment);
+        end = place + size;
+    }
+    return end <= shared_slot_offset ? place : 0;
+}
+
 static bool set_shared_of(unsigned rank, unsigned slot, u64 bytes) {
     Area* area = &s.shared[rank * shared_slots + slot];
     *area = {};
-    area->start = s.shared_arena + rank * block_span + ((u64)slot << shared_slot_shift) + shared_slot_offset;
+    area->start = s.shared_arena + rank * block_span + ((u64)slot << shared_slot_shift) + shared_slot_offset + shared_place_in_slot(slot, bytes);
     area->rank = (unsigned char)rank;
     area->bytes = bytes;
     area->shift = 2;
@@ -287,7 +303,9 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
         j = end_of_shared(pieces, found, i, &high);
         if ((u64)(high - pieces[i].low) > largest) largest = high - pieces[i].low;
     }
-    for (s.slot_shift = 20; 1ull << s.slot_shift < 4 * largest;) ++s.slot_shift;
+    // So far apart, where few arrays are there, that an index out of bounds of 32 bits hits no other one.
+    for (s.slot_shift = 37; 1ull << s.slot_shift < 4 * largest;) ++s.slot_shift;
+    while ((u64)found << s.slot_shift > arena_room && 1ull << s.slot_shift >= 8 * largest) --s.slot_shift;
     if ((u64)found << s.slot_shift > arena_room) return false;
     for (unsigned i = 0, j; i < found; i = j) {
         Area* area = &s.global[s.area_count];

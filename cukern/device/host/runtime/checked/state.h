@@ -14,7 +14,8 @@ typedef unsigned long long u64;
 constexpr unsigned max_areas = 64;
 constexpr unsigned shared_slots = 256;  // of each block of a cluster
 constexpr unsigned shared_slot_shift = 20;
-constexpr unsigned shared_slot_offset = 1 << 18;  // of a variable in its slot
+constexpr unsigned shared_slot_offset = 1 << 18;  // before what lies in a slot, and as many bytes for it
+constexpr u64 most_alignment = 4096;  // of a variable, in bytes
 constexpr u64 block_span = (u64)shared_slots << shared_slot_shift;  // shared memory of a block of the cluster
 constexpr u64 shared_span = block_span * max_cluster;
 constexpr unsigned max_reports = 64;

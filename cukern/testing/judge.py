@@ -104,7 +104,7 @@ class _Judge:
         self.used = 0.0
         self.worst = 0.0
         self.unknown = 0
-        self.alone = False
+        self.alone = self.filtered = False
         self.same = True
 
     def run(self, device: Device | None) -> None:
@@ -193,7 +193,8 @@ class _Judge:
         self.alone = process.alone
         try:
             for name in self.task.dtypes:
-                self.ask("build", process, {"what": "check", "cxx": self.cxx(dtypes.as_dtype(name))}, {})
+                check = {"what": "check", "cxx": self.cxx(dtypes.as_dtype(name))}
+                self.filtered = bool(self.ask("build", process, check, {})[0].get("filtered"))
             self.count("build")
             for number, case in enumerate(self.task.cases(self.seed)):
                 self.case(process, number, case, checked=True)
@@ -441,7 +442,8 @@ class _Judge:
         self.report.facts = {
             "seed": self.seed,
             "text": hashlib.sha256(self.text.encode()).hexdigest()[:16],
-            "network": "none" if self.alone else "not taken away",
+            "network": "none" if self.alone or self.filtered else "not taken away",
+            "system calls": "filtered" if self.filtered else "all",
             "seconds": round(time.monotonic() - self.start, 1),
         }
 

@@ -127,6 +127,56 @@ def test_a_process_that_ends_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> No
     assert report.reason == "crash" and "SIGSEGV" in str(report)
 
 
+#: What a candidate's process tries after it has given up system calls.
+ATTEMPTS = """
+import ctypes, os, resource, socket, subprocess, sys, threading
+from cukern.testing.judging.confined import can_filter, filter_system_calls
+sys.exit("none here") if not can_filter() else os.chdir(sys.argv[1])
+here = open("here", "w")
+sys.exit("none here") if not filter_system_calls() else None
+attempts = {
+    "write": lambda: open("here", "w"),
+    "append": lambda: open("here", "a"),
+    "make": lambda: os.open("made", os.O_CREAT),
+    "truncate": lambda: os.open("here", os.O_TRUNC),
+    "remove": lambda: os.unlink("here"),
+    "rename": lambda: os.rename("here", "there"),
+    "folder": lambda: os.mkdir("folder"),
+    "memory file": lambda: os.memfd_create("a"),
+    "socket": socket.socket,
+    "fork": os.fork,
+    "execute": lambda: os.execv("/bin/true", ["true"]),
+    "process": lambda: subprocess.run(["true"]),
+    "signal": lambda: os.kill(os.getppid(), 0),
+    "limit": lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+}
+if os.uname().machine == "x86_64":
+    numbers = {"creat": 85, "openat2": 437, "io_uring": 425, "ptrace": 101, "vfork": 58, "execveat": 322, "tkill": 200}
+    libc = ctypes.CDLL(None, use_errno=True)
+    def call(number):
+        if libc.syscall(number, 0, b"made", 0, 0, 0) < 0 and ctypes.get_errno() == 1:
+            raise PermissionError
+    attempts |= {name: lambda number=number: call(number) for name, number in numbers.items()}
+for name, attempt in attempts.items():
+    try:
+        attempt()
+    except (PermissionError, ValueError):  # the latter of Python, for a limit
+        continue
+    print("not refused:", name)
+thread = threading.Thread(target=lambda: print(open(os.devnull).read() + "read"))
+thread.start(), thread.join()
+"""
+
+
+def test_a_candidates_process_gives_up_system_calls(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ATTEMPTS, str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
+    if "none here" in done.stderr:
+        pytest.skip("this system has no filter of system calls")
+    assert (done.stdout, done.returncode) == ("read\n", 0), done.stdout + done.stderr
+
+
 def test_candidates_are_judged_side_by_side() -> None:
     texts = [TWICE, TWICE.replace("2 *", "3 *"), TWICE.replace("if (i < n) ", "")]
     with ThreadPoolExecutor(3) as pool:

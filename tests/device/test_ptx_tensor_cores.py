@@ -475,12 +475,13 @@ def test_inline_ptx_in_a_template(device: ck.Device) -> None:
     np.testing.assert_array_equal(out.numpy()[:128], x.numpy())
 
 
-def test_a_warp_that_reads_a_copy_too_early_is_named() -> None:
-    text = WITH_HEADERS.replace("wait_copies<0>();", "")
+@pytest.mark.parametrize(("removed", "kind"), [("wait_copies<0>();", "unset"), ("__syncwarp();", "race")])
+def test_a_warp_that_reads_a_copy_too_early_is_named(removed: str, kind: str) -> None:
+    text = WITH_HEADERS.replace(removed, "")
     with ck.device("host"), ck.testing.checked(collect=True) as reports:
         a, b, d = ck.ones((16, 16), "float16"), ck.ones((16, 8), "float16"), ck.zeros((16, 8))
         ck.Kernel(text, block=32, plain=True)(a, b, d, grid=1)
-    assert {report.kind for report in reports} == {"unset"}
+    assert {report.kind for report in reports} == {kind}
     lines = text.split("\n")
     named = [lines[int(report.place.rpartition(":")[2]) - 1].strip().partition("(")[0] for report in reports]
     assert named == ["load_matrices", "load_matrices_transposed"]

@@ -15,6 +15,7 @@ from layer_launches import (
     launch_attention,
     launch_attention_of_warpgroups,
     launch_convolution,
+    launch_generate,
     launch_norms,
     launch_product,
     launch_products_of_other_forms,
@@ -37,6 +38,8 @@ SIMILAR = (ck.float16, ck.float64, ck.int8, ck.int64, ck.complex128)
 #: the others, and of attention's many instructions, it is thorough.
 OPTIMISED = (launch_convolution, launch_product, launch_products_of_other_forms)
 OPTIMISED_DTYPE = ck.bfloat16
+#: Those that ask for kernels of compute capability 9.0 by name.
+OF_90 = (launch_attention_of_warpgroups, launch_generate, launch_product, launch_quantised)
 #: What computes real numbers alone.
 REAL = (launch_convolve, launch_histogram)
 CASES = [
@@ -86,6 +89,16 @@ def test_kernels_compile_when_optimised(launch: Callable[[Any], None], dtype: An
 @pytest.mark.parametrize("launch", EVERY)
 def test_kernels_of_similar_dtypes_compile(gpu: Gpu, launch: Callable[[Any], None], dtype: Any) -> None:
     launch(dtype)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_100a", "sm_120a"])
+@pytest.mark.parametrize("launch", [*EVERY, *(one for one in FLOATING if one not in OF_90)])
+def test_kernels_compile_for_other_architectures(launch: Callable[[Any], None], arch: str) -> None:
+    """As :func:`test_kernels_compile` does for sm_90 and sm_90a; for those of OF_90 see test_architectures.py."""
+    with gpu_without_one(arch=arch):
+        for dtype in (ck.float32, ck.bfloat16) if launch in FLOATING else (ck.float32,):
+            launch(dtype)
 
 
 @pytest.mark.thorough

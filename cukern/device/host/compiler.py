@@ -13,11 +13,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ...errors import DeviceError
 from ...text import DEFAULT_STD, standard
@@ -230,6 +231,9 @@ os.register_at_fork(after_in_child=_drop_lifelines)
 #: Options of the compiler for kernels of this process besides its own, for programs whose kernels are not trusted.
 kernel_options: list[str] = []
 
+#: What compiles in the place of this process, which may start no other one: see cukern/testing/judging/confined.py.
+elsewhere: Callable[..., Mapping[str, Any]] | None = None
+
 #: Messages of compilers that were refused memory.
 _NO_MEMORY = re.compile(
     r"out of memory|memory exhausted|bad_alloc|Cannot allocate memory|unable to allocate", re.I
@@ -433,7 +437,10 @@ def _compiler_of(source: str, march: str = "native") -> Compiler:
     return replace(compiler(), march=march, apart=_KNOWS_REGISTERS in source, std=standard(source))
 
 
-def _build(source: str, level: str, lines: bool, march: str = "native") -> Path:
+def build(source: str, level: str, lines: bool, march: str = "native") -> Path:
+    """:func:`build_kernel`, with the option of the optimisation."""
+    if elsewhere is not None:
+        return Path(elsewhere(what="kernel", source=source, level=level, lines=lines, march=march)["path"])
     compiler = _compiler_of(source, march)
 
     def make(path: Path) -> None:
@@ -461,7 +468,7 @@ def build_kernel(source: str, lines: bool = False, march: str = "native") -> Pat
         CompilerFailure: the compiler refuses it.
         DeviceError: there is no compiler.
     """
-    return _build(source, _OPTIMISED, lines, march)
+    return build(source, _OPTIMISED, lines, march)
 
 
 def find_kernel(source: str) -> Path | None:
@@ -472,7 +479,7 @@ def find_kernel(source: str) -> Path | None:
 
 def build_quickly(source: str) -> Path:
     """A library that computes the same bits as that of :func:`build_kernel`, built sooner, and slower; raises as it."""
-    return _build(source, _QUICK, False)
+    return build(source, _QUICK, False)
 
 
 #: Between the library of a kernel for checked launches and the compiler's messages, which are appended to it.
@@ -488,6 +495,9 @@ def build_checked(source: str, runtime: Path, trusted: bool = False, paths: bool
         trusted: whether it is a kernel of the library's own, which is watched a little less, and faster.
         paths: whether its branches are watched.
     """
+    if elsewhere is not None:
+        made = elsewhere(what="checked", source=source, trusted=trusted, paths=paths)
+        return Path(made["path"]), str(made["said"])
     compiler = _compiler_of(source)
 
     def make(path: Path) -> None:
@@ -512,3 +522,20 @@ def build_runtime(checked: bool = False, march: str = "native") -> Path:
     key = _key(chosen, chosen.runtime_command(Path(), checked), source)
     # zig links a file only if its name says what it is.
     return _files().get(f"{key}/{_CHECKED_NAME}.so" if checked else key, make)
+
+
+def frames(path: Path, places: Sequence[int]) -> list[list[str]]:
+    """The lines of the source, of the innermost function first, at each place in a library; empty without addr2line."""
+    if elsewhere is not None:
+        return list(elsewhere(what="lines", path=str(path), places=list(places))["frames"])
+    tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
+    if not places or tool is None:
+        return [[] for _ in places]
+    command = [tool, "-a", "-i", "-e", str(path), *map(hex, places)]
+    found: list[list[str]] = []
+    for line in subprocess.run(command, capture_output=True, text=True).stdout.splitlines():
+        if line.startswith("0x"):
+            found.append([])
+        else:
+            found[-1].append(line)
+    return found + [[] for _ in places[len(found) :]]

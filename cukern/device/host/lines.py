@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from collections.abc import Sequence
 
 from ...text.signature import Unit
 from ..interface import CompilerFailure
-from .compiler import build_kernel
+from .compiler import build_kernel, frames
 from .translate import source
 
 _DIRECTIVE = re.compile(r'^#line \d+ "([^"]+)"', re.MULTILINE)
@@ -20,8 +18,7 @@ def lines_at(unit: Unit, offsets: Sequence[int]) -> dict[int, str]:
 
     The kernel is compiled once more with a line table, which leaves its code unchanged.
     """
-    tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
-    if not offsets or tool is None:
+    if not offsets:
         return {}
     try:
         path = build_kernel(source(unit), lines=True)
@@ -29,11 +26,8 @@ def lines_at(unit: Unit, offsets: Sequence[int]) -> dict[int, str]:
         return {}
     templates = templates_of(unit)
     lines = {}
-    for offset in offsets:
-        command = [tool, "-i", "-e", str(path), hex(offset)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        at = template_line(done.stdout.splitlines(), templates)
-        if at:
+    for offset, found in zip(offsets, frames(path, offsets), strict=True):
+        if at := template_line(found, templates):
             lines[offset] = f" at {at}"
     return lines
 

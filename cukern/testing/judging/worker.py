@@ -10,7 +10,8 @@ import math
 import os
 import resource
 import struct
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -126,6 +127,22 @@ class Worker:
         self.kernel = Kernel(self.text, plain=True, name="candidate")
         self.kernels = kernels(self.text)
         self.buffers: dict[str, Any] = {}
+
+    def confine(self, files: Sequence[int]) -> bool:
+        """Give up the system calls that no launch needs; return whether the system lets a process do so.
+
+        A GPU's driver needs others.
+
+        Args:
+            files: descriptors that are this process's alone.
+        """
+        from .confined import begin_builder, can_filter, filter_system_calls
+
+        if not self.device.addressable or not can_filter():
+            return False
+        begin_builder(files)
+        sys.dont_write_bytecode = True
+        return filter_system_calls()
 
     def entry(self, name: str, cxx: str) -> str:
         """The name of a kernel for a type."""
@@ -453,7 +470,7 @@ def main() -> None:
     header, _ = receive(source)
     alone = _alone()
     _limit(float(header["seconds"]))
-    worker = None
+    worker, filtered = None, False
     send(to, {"alone": alone})
     while True:
         try:
@@ -463,7 +480,9 @@ def main() -> None:
         try:
             if worker is None:
                 worker = Worker(header)
+                filtered = worker.confine([source.fileno(), to.fileno()])
             answer, results = _answer(worker, header_now, arrays)
+            answer["filtered"] = filtered
         except Exception as error:
             answer, results = {"failed": _failed(error)}, {}
         send(to, answer, results)

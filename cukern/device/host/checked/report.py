@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +14,7 @@ import numpy as np
 from ....errors import KernelReport, TemplateError
 from ....text import Dim3, render
 from ....text.signature import Unit
+from ..compiler import frames
 from ..lines import template_line, templates_of
 from ..settings import TIME_LIMIT
 from . import fills
@@ -271,21 +270,10 @@ class Reader:
         return {place: self._lines.get(place, "") for place in sorted(places)}
 
     def _find_lines(self, places: set[int]) -> None:
-        tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
         wanted = sorted(places - self._lines.keys())
-        if not wanted or tool is None:
-            return
         # A return address is behind its call.
-        command = [tool, "-a", "-i", "-e", str(self._path), *(hex(place - 1) for place in wanted)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        frames: dict[int, list[str]] = {}
-        for line in done.stdout.splitlines():
-            if line.startswith("0x"):
-                here = frames.setdefault(int(line, 16) + 1, [])
-            else:
-                here.append(line)
-        for place in wanted:
-            self._lines[place] = template_line(frames.get(place, ()), self._templates) or ""
+        for place, lines in zip(wanted, frames(self._path, [place - 1 for place in wanted]), strict=True):
+            self._lines[place] = template_line(lines, self._templates) or ""
 
     def _where(self, side: _Side, raw: RawReport | None = None) -> str:
         if raw is not None and raw.file:

@@ -137,7 +137,7 @@ static bool is_ordered(u64 stamp, bool shared) {
         if (thread == s.me || time <= s.barrier_time) return true;
         if (rank_of(thread) == s.rank && time <= s.cluster.barrier_time[s.rank]) return true;
         if (thread / 32 == s.me / 32) {
-            if (s.mode == 1 || time <= s.warp_time[thread / 32]) return true;
+            if (time <= s.warp_time[thread / 32]) return true;
             if (time <= s.known[thread / 32][s.me % 32][thread % 32]) return true;
         }
         if (came_after(thread, time, has_waited(s.me))) return true;

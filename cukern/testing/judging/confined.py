@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import json
 import os
 import platform
 import struct
@@ -22,7 +23,6 @@ from ...device.host import backend, compiler
 from ...device.host.checked import function
 from ...device.interface import CompilerFailure
 from ...errors import DeviceError
-from .worker import receive, send
 
 #: System calls by number, of x86-64 and of aarch64 (-1: it has none).
 _NUMBERS = {
@@ -34,7 +34,7 @@ _NUMBERS = {
     "getpid": (39, 172), "clone": (56, 220), "exit": (60, 93), "uname": (63, 160), "fcntl": (72, 25),
     "getcwd": (79, 17), "readlink": (89, -1), "getrusage": (98, 165), "sysinfo": (99, 179), "times": (100, 153),
     "getuid": (102, 174), "getgid": (104, 176), "geteuid": (107, 175), "getegid": (108, 177),
-    "sigaltstack": (131, 132), "gettid": (186, 178), "futex": (202, 98), "sched_setaffinity": (203, 122),
+    "sigaltstack": (131, 132), "gettid": (186, 178), "futex": (202, 98), 
     "sched_getaffinity": (204, 123), "getdents64": (217, 61), "set_tid_address": (218, 96),
     "fadvise64": (221, 223), "clock_gettime": (228, 113), "clock_getres": (229, 114), "clock_nanosleep": (230, 115),
     "exit_group": (231, 94), "tgkill": (234, 131), "openat": (257, 56), "newfstatat": (262, 79),
@@ -124,19 +124,20 @@ def _made(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"frames": compiler.frames(Path(asked["path"]), asked["places"])}
 
 
+def _say(to: IO[bytes], message: Mapping[str, Any]) -> None:
+    to.write(json.dumps(message).encode() + b"\n")
+    to.flush()
+
+
 def _serve(source: IO[bytes], to: IO[bytes]) -> None:
-    while True:
+    for line in source:
         try:
-            asked, _ = receive(source)
-        except (EOFError, OSError, ValueError):
-            return
-        try:
-            answer = _made(asked)
+            answer = _made(json.loads(line))
         except CompilerFailure as failure:
             answer = {"refused": failure.log}
         except Exception as error:
             answer = {"failed": f"{error}"}
-        send(to, answer)
+        _say(to, answer)
 
 
 def begin_builder(others: Sequence[int]) -> None:
@@ -161,8 +162,8 @@ def begin_builder(others: Sequence[int]) -> None:
 
     def ask(**asked: Any) -> dict[str, Any]:
         with lock:
-            send(to, asked)
-            answer, _ = receive(source)
+            _say(to, asked)
+            answer: dict[str, Any] = json.loads(source.readline())
         if "refused" in answer:
             raise CompilerFailure(answer["refused"])
         if "failed" in answer:

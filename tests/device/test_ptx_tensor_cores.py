@@ -367,9 +367,14 @@ __global__ void arrivals(const float* x, float* y) {
     while (!done);
     const float sum = held[511 - t] + held[t];
     unsigned long long phase;
-    asm volatile("mbarrier.arrive.shared.b64 %0, [%1];" : "=l"(phase) : "r"(at) : "memory");
-    asm volatile("{ .reg .pred p; again: mbarrier.try_wait.shared.b64 p, [%0], %1; @!p bra again; }"
-                 :: "r"(at), "l"(phase) : "memory");
+    for (int i = 0; i < 1 + (t >= 64); ++i) {
+        if (i) asm volatile("bar.sync 2, 128;" ::: "memory");
+        if (t < 64) asm volatile("mbarrier.arrive_drop.shared.b64 %0, [%1];" : "=l"(phase) : "r"(at) : "memory");
+        else asm volatile("mbarrier.arrive.shared.b64 %0, [%1];" : "=l"(phase) : "r"(at) : "memory");
+        asm volatile("{ .reg .pred p; again: mbarrier.try_wait.shared.b64 p, [%0], %1; @!p bra again; }"
+                     :: "r"(at), "l"(phase) : "memory");
+    }
+    if (t < 64) asm volatile("bar.arrive 2, 128;" ::: "memory");
     held[t] = sum;
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(24));
     asm volatile("bar.sync %0, %1;" :: "r"(3), "n"(128) : "memory");

@@ -34,7 +34,7 @@ _NUMBERS = {
     "getpid": (39, 172), "clone": (56, 220), "exit": (60, 93), "uname": (63, 160), "fcntl": (72, 25),
     "getcwd": (79, 17), "readlink": (89, -1), "getrusage": (98, 165), "sysinfo": (99, 179), "times": (100, 153),
     "getuid": (102, 174), "getgid": (104, 176), "geteuid": (107, 175), "getegid": (108, 177),
-    "sigaltstack": (131, 132), "gettid": (186, 178), "futex": (202, 98), 
+    "sigaltstack": (131, 132), "gettid": (186, 178), "futex": (202, 98),
     "sched_getaffinity": (204, 123), "getdents64": (217, 61), "set_tid_address": (218, 96),
     "fadvise64": (221, 223), "clock_gettime": (228, 113), "clock_getres": (229, 114), "clock_nanosleep": (230, 115),
     "exit_group": (231, 94), "tgkill": (234, 131), "openat": (257, 56), "newfstatat": (262, 79),

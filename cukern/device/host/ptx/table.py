@@ -473,6 +473,12 @@ _ASYNC = [
         True,
     ),
     _row(
+        r"mbarrier.arrive_drop(?:.release)?(?:.cta|.cluster)?(?:.shared(?:::cta|::cluster)?)?.b64",
+        "cukern::out($0, cukern::dropped((MBarrier*)$at${,2}));",
+        COPY,
+        True,
+    ),
+    _row(
         r"mbarrier.arrive.expect_tx(?:.release|.relaxed)?(?:.cta|.cluster)?(?:.shared(?:::cta|::cluster)?)?.b64",
         "cukern::out($0, cukern::arrived((MBarrier*)$at, $2));",
         COPY,

@@ -39,6 +39,15 @@ inline unsigned long long arrived(MBarrier* barrier, unsigned bytes, unsigned co
     for (; count; --count, bytes = 0) arrive(barrier, bytes, file, line);
     return phase;
 }
+// The last arrival of a thread, or of several: later phases expect so many fewer.
+inline unsigned long long dropped(MBarrier* barrier, unsigned count = 1, CUKERN_HERE) {
+    const unsigned long long phase = arrived(barrier, 0, count, file, line);
+    begin_order();
+    barrier->expected = barrier->expected - count;
+    if ((barrier->phase & 1) != phase) barrier->pending = barrier->pending - count;
+    end_order();
+    return phase;
+}
 inline void expect_bytes(MBarrier* barrier, unsigned bytes, CUKERN_HERE) {
     require_mbarrier(barrier, file, line);
     begin_order();

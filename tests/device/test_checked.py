@@ -129,6 +129,58 @@ __global__ void scaled_most(const float* x, float* y, int* count, int n, int mod
 """
 
 
+def test_a_read_is_known_beside_what_an_earlier_launch_left_of_atomic_operations() -> None:
+    text = """extern "C" __global__ void << name >>(float* y, float* z, int adds) {
+        if (adds) {
+            y[threadIdx.x] = 1;
+            atomicAdd(&y[threadIdx.x], 1);
+        } else if (threadIdx.x == 0)
+            z[blockIdx.x] = y[0];
+        __syncthreads();
+        if (!adds && blockIdx.x && threadIdx.x) y[0] = 3;
+    }"""
+    kernel = ck.Kernel(text, name="beside", block=2)
+    y, z = ck.zeros(2), ck.zeros(2)
+    with checked(collect=True, seeds=1) as reports:
+        kernel(y, z, 1, grid=1)
+        assert not reports
+        kernel(y, z, 0, grid=2)
+    assert [(one.place, one.other_place) for one in reports] == [("<beside>:8", "<beside>:6")]
+
+
+#: Accesses of threads one after another, then one more: it meets a write, of this block, of the last; a read; none.
+STRAY = {
+    "int j = 40; if (i == 41) x[j] = 0": ("thread (41, 0, 0) writes element 40", "thread (40, 0, 0)"),
+    "int j = 40; if (i == 41) z += x[j]": ("thread (41, 0, 0) reads element 40", "thread (40, 0, 0)"),
+    "int j = 3; if (i == 77) z += x[j]": (
+        "block (1, 0, 0), thread (13, 0, 0) reads element 3",
+        "block (0, 0, 0)",
+    ),
+    "int j = 130; if (i == 77) x[j] = 0": (
+        "block (2, 0, 0), thread (2, 0, 0) reads element 130",
+        "thread (13, 0, 0)",
+    ),
+    "int j = i; x[j] = x[j] * x[j]": None,
+}
+
+
+@pytest.mark.parametrize("stray", STRAY)
+def test_accesses_one_after_another_are_known_to_others(stray: str) -> None:
+    text = f"""extern "C" __global__ void << name >>(float* x, float* y) {{
+        const int i = blockIdx.x * << block >> + threadIdx.x;
+        float z = 1;
+        x[i] = 2 * x[i] + x[i];
+        {stray};
+        y[i] = z;
+    }}"""
+    with checked(collect=True) as reports:
+        ck.Kernel(text, name="walk", block=64)(x := ck.ones(192), ck.empty(192), grid=3)
+    if wanted := STRAY[stray]:
+        assert all(said in str(reports[0]) for said in wanted), reports[0]
+    else:
+        assert not reports and x.numpy().tolist() == [9] * 192
+
+
 def test_what_may_be_unset_is_reported_where_it_is() -> None:
     if not host_compiler.compiler().is_gcc:
         pytest.skip("other compilers do not follow a switch")

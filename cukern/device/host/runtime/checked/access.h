@@ -138,12 +138,18 @@ static Area* variable_at(uintptr_t at) {
 
 // Whether a place is neither in the kernel's library nor in its heap, but on the running thread's stack.
 static inline __attribute__((always_inline)) bool is_on_stack(uintptr_t at) {
-    return at - (uintptr_t)__builtin_frame_address(0) < fiber_stack_bytes && at - s.low >= s.high - s.low && !is_in_heap(at);
+    const char here = 0;  // above the functions of this runtime, of which the fast ones have no frame
+    return at - (uintptr_t)&here < fiber_stack_bytes && at - s.low >= s.high - s.low && !is_in_heap(at);
 }
 
 // Mostly the threads' own memory, and the library's where it has no variables but the runtime's.
 static inline __attribute__((always_inline)) bool is_unwatched(uintptr_t at) {
     return is_on_stack(at) || (at - s.low < s.high - s.low && !s.variable_count);
+}
+
+// Memory that is never watched: as the runtime's own table, which kernels read to call it.
+static inline bool is_of_others(uintptr_t at) {
+    return at >= 65536 && at - s.arena_low >= s.arena_high - s.arena_low && at - s.low >= s.high - s.low && !is_in_heap(at);
 }
 
 // What an access touches that is in no array of the launch and not in shared memory; null for what is not watched.
@@ -288,7 +294,7 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
             r->writes[cell] = stamp;
         } else {
             if (!r->was_read) r->was_read = true, forget_windows();
-            const bool is_covered = how_of(seen[0]) == covered;
+            const bool is_covered = how_of(seen[0]) == covered && time_of(seen[0]) > (r->shared ? s.barrier_time : s.launch_start);
             if (__builtin_expect(is_covered, 0)) meet_earlier(r, cell, at, size, false, how, place);
             seen[is_covered || !is_over(seen[0], r->shared)] = stamp;
         }
@@ -342,9 +348,13 @@ static __attribute__((noinline)) void access_with_care(uintptr_t at, uintptr_t p
     Area* r = area_at(at);
     if (!r && is_unwatched(at)) return;
     const u64 place = (pc - s.base) & place_mask;
-    if (!r && !(r = area_elsewhere(at, size, writes, place))) return;
+    if (!r && !(r = area_elsewhere(at, size, writes, place))) {
+        if (!writes && s.cares == 1 && is_of_others(at)) note_free<size, false>(at, size, pc);
+        return;
+    }
     const size_t offset = at - r->start;
     if (offset >= r->bytes || r->bytes - offset < size) return access_outside(r, at, size, writes, place);
+    if (r->walks) end_walks(r);
     if (s.traces) trace(r, at, size, writes, is_atomic(how) ? (unsigned)atomic : how, place);
     if (r->unset) {
         if (reads && read_unset(r, at, size)) found(unset_read, r, at, size, false, place);
@@ -362,24 +372,41 @@ static __attribute__((noinline)) void access_with_care(uintptr_t at, uintptr_t p
     touch<size, reads, writes, how>(r, at, place);
 }
 
+// What the running thread does on its stack is nobody's business: nor is what else it does there at this place of its code, if it
+// comes back there before others do.
+template <unsigned size, bool writes>
+static __attribute__((noinline)) void note_stack(uintptr_t at, uintptr_t pc) {
+    const Worker* const w = worker;
+    static unsigned last[window_count];
+    s.last_pc = pc;
+    if (w->in_block && last[pc % window_count] != s.me) return void(last[pc % window_count] = s.me);
+    const uintptr_t low = (uintptr_t)(w->in_block ? w->fiber_stacks[w->current] : w->plain_stack);
+    const size_t bytes = w->in_block ? fiber_stack_bytes : plain_stack_bytes;
+    if (at - low < bytes) note_free<size, writes>(low, bytes, pc);
+}
+
 // Most accesses need little of that.
 template <unsigned size, bool reads, bool writes, unsigned how>
-static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t pc) {
-    if (!writes && is_read_freely<size>(at, pc)) return;
+static __attribute__((noinline)) void access_usually(uintptr_t at, uintptr_t pc) {
     if (writes && !reads && how == plain && is_written_first<size>(at, pc)) return;
     Area* const r = area_at(at);
-    if (!r && s.cares == 1 && is_on_stack(at)) return void(s.last_pc = pc);
+    if (!r && s.cares == 1 && is_on_stack(at)) return note_stack<size, writes>(at, pc);
+    if (!r && s.cares == 1 && is_unwatched(at)) return note_free<size, writes>(s.low, s.high - s.low, pc);
     if (__builtin_expect(s.cares != 1 || !r, 0)) return access_with_care<size, reads, writes, how>(at, pc);
     const long offset = (long)(at - r->start);
     if (__builtin_expect(offset < 0 || offset + (long)size > (long)r->bytes, 0)) return access_with_care<size, reads, writes, how>(at, pc);
     s.last_pc = pc;
-    if (!writes && r->only_read) return note_read<size>(r, pc);
+    if (!writes && r->only_read) return note_free<size, false>(r->start, r->bytes, pc);
     if (writes && !reads && r->unset) {
         const size_t from = at - r->unset_low;
         if (size != r->itemsize || from % size || r->constant) return access_with_care<size, reads, writes, how>(at, pc);
         r->unset[from / size] = 0;  // one whole element: the division is by a constant
     } else if (__builtin_expect(r->unset || (writes && r->constant), 0)) {
         return access_with_care<size, reads, writes, how>(at, pc);
+    }
+    if (r->walks) {
+        if (how == plain && reads != writes && walk_on<size, writes>(r, at, pc)) return;
+        end_walks(r);
     }
     const u64 place = (pc - s.base) & place_mask;
     if (writes && !reads && how == plain && is_first(r, offset, size)) {
@@ -388,4 +415,13 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
     } else if (how != plain || reads == writes || !touch_alone<size, writes>(r, offset, place)) {
         touch<size, reads, writes, how>(r, at, place);
     }
+}
+
+// And most of those nothing but a look at what the last one at their place of the code was.
+template <unsigned size, bool reads, bool writes, unsigned how>
+static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t pc) {
+    if (!writes && is_free<size, false>(at, pc)) return;
+    if (how == plain && reads != writes && is_walked<size, writes>(at, pc)) return;
+    if (how == plain && writes && is_free<size, true>(at, pc)) return;
+    access_usually<size, reads, writes, how>(at, pc);
 }

@@ -132,17 +132,22 @@ static Worker* prepare_worker(const Job* job, unsigned threads) {
 static void threads_main() {
     for (;;) {
         Worker* w = worker;
-        const unsigned threads = w->threads;
+        const Dim shape = w->launch->block;
+        const Launch* const launch = w->launch;
         Dim* const index = w->thread_index;
         void (*const run_thread)(const Launch*) = w->kernel->run_thread;
-        for (unsigned i = 0; i < threads; ++i) {
-            w->current = i;
-            if (s.old_size) put_fresh_back();
-            s.me = i;
-            set_head();
-            *index = w->index[i];
-            run_thread(w->launch);
-        }
+        s.me = w->current = 0;
+        set_head();
+        for (index->z = 0; index->z < shape.z; ++index->z)
+            for (index->y = 0; index->y < shape.y; ++index->y)
+                for (unsigned x = 0; x < shape.x; ++x) {
+                    index->x = x;
+                    run_thread(launch);
+                    if (__builtin_expect(s.old_size, 0)) put_fresh_back();
+                    s.me = ++w->current;
+                    s.head += 1 << thread_shift;
+                }
+        s.me = --w->current;
         cukern_switch(&w->plain, &w->home);
     }
 }
@@ -152,6 +157,8 @@ static void begin_block(Worker* w) {
         forget_times();
         s.launch_start = ++s.now;
         forget_all_blocks();
+        for (unsigned i = 0; i < s.area_count; ++i)
+            if (s.global[i].walks) begin_walks(i);
         for (unsigned i = 0; i < allocation_count; ++i) allocations[i].area.begins_unset = false;
     }
     forget_block();
@@ -251,6 +258,8 @@ static void run_once(Worker* w, Job* job, const Options* options, unsigned run) 
     begin_watch(w, job->start);
     run_blocks(w, job, options->in_fibers);
     end_watch(w);
+    for (unsigned i = 0; i < s.area_count; ++i)
+        if (s.global[i].walks) close_walks(*s.global[i].walks);
     settle_shared_memory();
 }
 

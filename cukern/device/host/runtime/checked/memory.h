@@ -398,6 +398,10 @@ static void begin_run(unsigned run) {
     s.pool_used = launch_pool_used;
     for (unsigned i = 0; i < s.area_count && !sampled; ++i)
         if (!run || !s.global[i].constant) memcpy((void*)s.global[i].start, originals[i], s.global[i].bytes);
+    bool apart = false;
+    for (unsigned i = 0; i < s.area_count; ++i) apart |= s.global[i].constant && s.global[i].reads;
+    for (unsigned i = 0; i < s.area_count && !apart; ++i)
+        if (!s.global[i].constant) begin_walks(i);
     if (s.traces) begin_trace();
     s.repeated[1] = {};
     s.repeated_bytes[0] = s.repeated_bytes[1] = 0;
@@ -411,6 +415,12 @@ static void begin_run(unsigned run) {
 
 // Where the kernel has written to an array, which it may not have done everywhere.
 static u64 find_write(const Area* area) {
+    const Stretch* lowest = 0;
+    for (unsigned i = 0; area->walks && i < area->walks->count; ++i) {
+        const Stretch& one = area->walks->stretches[i];
+        if (one.writes && (!lowest || one.first < lowest->first)) lowest = &one;
+    }
+    if (area->walks) return lowest ? lowest->stamp >> place_shift & place_mask : 0;
     for (size_t cell = 0; cell <= (area->bytes - 1) >> area->shift; ++cell)
         if (time_of(area->writes[cell]) > s.launch_start) return area->writes[cell] >> place_shift & place_mask;
     return 0;

@@ -65,6 +65,7 @@ struct Area {
     int number;  // of the parameter, or of the shared variable, or as a region
     char* original;
     u64 written_place;  // of a write to it, if it has unset elements
+    struct Walks* walks;  // in this run, or null: see windows.h
     uintptr_t unset_low;  // the arena's address of the element that `unset` begins with
 };
 
@@ -161,10 +162,14 @@ struct State {
     // What an access has to see to before all else: where nothing but `on` is set, this takes one test.
     union {
         struct {
-            bool on, traces, is_late, in_cluster;
-            unsigned char suspect_count, old_size;  // bytes of the older value that lies at `old_at` until the next access, if not 0
+            bool on;
+            bool traces : 1, is_late : 1, in_cluster : 1;
+            unsigned char suspect_count;
+            unsigned char old_size;  // bytes of the older value that lies at `old_at` until the next access, if not 0
+            unsigned char mode;      // 0: a thread's own; 1: of all lanes of a warp; 2: beside the threads
         };
-        u64 cares;
+        unsigned cares;   // all but `mode`
+        u64 cares_of_own;
     };
     uintptr_t arena, arena_low, arena_high;
     u64 arena_bytes;  // in use
@@ -176,7 +181,6 @@ struct State {
     unsigned barrier_time;  // all accesses until then are over for all threads; in clusters of several blocks see `Cluster`
     uintptr_t last_pc;  // of the last access, which a fault may have ended
     bool read_since_suspect, in_range;  // the range of a copy
-    unsigned char mode;  // 0: a thread's own; 1: of all lanes of a warp; 2: beside the threads
     unsigned char quiet;  // whether a trace leaves out what goes on, and how often that has begun
     bool strict;
     bool in_fibers;

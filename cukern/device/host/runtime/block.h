@@ -24,6 +24,7 @@ constexpr size_t message_bytes = 4096;
 struct Warp {
     unsigned live;      // lanes that have not returned
     unsigned runnable;  // those of them that wait for nothing
+    unsigned fresh;     // lanes that have not begun
 };
 
 struct Job;
@@ -336,6 +337,12 @@ static unsigned find_runnable(Worker* w) {
     return max_places;
 }
 
+template <class T>
+static inline void exchange(T& a, T& b) {
+    const T kept = a;
+    a = b, b = kept;
+}
+
 // Continues another thread of the block, until this one is continued.
 static inline __attribute__((always_inline)) void switch_thread(Worker* w, unsigned me, unsigned next) {
     w->current = next;
@@ -344,7 +351,9 @@ static inline __attribute__((always_inline)) void switch_thread(Worker* w, unsig
     cukern_switch(&w->fibers[me], &w->fibers[next]);
 }
 
-// Stops the running thread and continues the next.
+// Stops the running thread, which is at its end or not, and continues the next. One that has not begun takes the stack of one that
+// has ended, and gives it its own.
+template <bool ended = false>
 static inline __attribute__((always_inline)) void run_next(Worker* w, unsigned me, Warp* warp, unsigned runnable) {
     unsigned next = (me & ~31u) + choose_lane(runnable);
     warp->runnable = runnable;
@@ -352,7 +361,12 @@ static inline __attribute__((always_inline)) void run_next(Worker* w, unsigned m
         next = find_runnable(w);
         if (next == max_places) report_divergence(w);
     }
-    switch_thread(w, me, next);
+    if (!ended || !contexts_move || !(w->warps[next / 32].fresh >> next % 32 & 1)) return switch_thread(w, me, next);
+    exchange(w->fibers[me], w->fibers[next]);
+    exchange(w->fiber_stacks[me], w->fiber_stacks[next]);
+    w->current = next;
+    on_switch(next);
+    *w->thread_index = w->index[next];
 }
 
 static void wait_for_others(Wait* wait) {
@@ -409,12 +423,13 @@ static void leave_block(Worker* w) {
     if (w->live == 0) {
         do_stores(w);
         cukern_switch(&w->fibers[me], &w->home);
-    } else run_next(w, me, warp, warp->runnable & ~bit);
+    } else run_next<true>(w, me, warp, warp->runnable & ~bit);
 }
 
 static void fiber_main() {
     for (;;) {
         Worker* w = worker;
+        w->warps[w->current / 32].fresh &= ~(1u << w->current % 32);
         w->kernel->run_thread(w->launch);
         leave_block(w);
     }
@@ -436,7 +451,7 @@ static void prepare_block(Worker* w) {
     w->threads = threads + (w->cluster - 1) * w->block_warps * 32;
     for (unsigned i = 0; i < w->warp_count; ++i) {
         const unsigned lanes = threads - i % w->block_warps * 32, all = lanes < 32 ? (1u << lanes) - 1 : 0xffffffffu;
-        w->warps[i] = {all, all};
+        w->warps[i] = {all, all, all};
     }
     w->live = w->cluster * threads;
     w->current = w->rank = 0;

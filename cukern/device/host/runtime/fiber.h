@@ -10,6 +10,7 @@
 struct Context {
     void* stack_pointer;
 };
+constexpr bool contexts_move = true;
 
 // Saves what a call must preserve on the stack, and continues another context the same way.
 extern "C" __attribute__((visibility("hidden"))) void cukern_switch(Context* from, Context* to);
@@ -40,6 +41,7 @@ static void make_context(Context* context, char* base, size_t size, void (*entry
 struct Context {
     void* stack_pointer;
 };
+constexpr bool contexts_move = true;
 
 extern "C" __attribute__((visibility("hidden"))) void cukern_switch(Context* from, Context* to);
 __asm__(
@@ -77,6 +79,7 @@ static void make_context(Context* context, char* base, size_t size, void (*entry
 struct Context {
     ucontext_t state;
 };
+constexpr bool contexts_move = false;  // one may have pointers into itself
 
 static void cukern_switch(Context* from, Context* to) { swapcontext(&from->state, &to->state); }
 

@@ -126,6 +126,16 @@ static inline __attribute__((always_inline)) bool is_walked(uintptr_t at, uintpt
 
 static u64 last_head(const Walk& walk) { return walk.begun ? walk.head - walk.turn : walk.first_head; }
 
+// Whether a walk has just been at a place, or, all of one thread, before; by the running thread.
+static bool has_been(const Walk& walk, uintptr_t at, unsigned size) {
+    if (walk.size != size || walk.first == walk.next || last_head(walk) != s.head) return false;
+    return walk.next == at + size || (walk.begun && walk.turn == 0 && at - walk.first < walk.next - walk.first);
+}
+static bool is_behind(const Walk* walk, const Walk* other) {
+    while (walk && walk != other) walk = walk->ahead;
+    return walk != 0;
+}
+
 static void close_walk(Walks& all, Walk& walk) {
     for (unsigned i = 0; i < all.live_count; ++i) {
         Walk& other = *all.live[i];
@@ -185,7 +195,7 @@ static __attribute__((noinline)) bool walk_on(Area* r, uintptr_t at, uintptr_t p
         const u64 turn = s.head - walk.first_head;
         if (!walk.begun && at == walk.next && at < *walk.limit && (turn == 0 || turn == 1 << thread_shift)) {
             const Walk* const ahead = walk.ahead;
-            if (!ahead || (ahead->next == at + size && last_head(*ahead) == s.head && ahead->turn == turn)) {
+            if (!ahead || (has_been(*ahead, at, size) && ahead->turn == turn)) {
                 walk.begun = true;
                 walk.turn = turn;
                 walk.next = at + size;
@@ -214,14 +224,14 @@ static __attribute__((noinline)) bool walk_on(Area* r, uintptr_t at, uintptr_t p
         Walk* const other = all.live[i];
         if (other->first == other->next) continue;
         if (at >= reach && other->limit == &all.end) other->own_limit = at, other->limit = &other->own_limit;
-        if (other->next == at + size && other->size == size && last_head(*other) == s.head && (!ahead || other->stretch > ahead->stretch)) ahead = other;
+        if (has_been(*other, at, size) && (!ahead || other->stretch > ahead->stretch)) ahead = other;
     }
     if (at < reach && !ahead) return false;
     // Which of two reads was the last, or of two writes, is known where one follows the other.
     for (unsigned i = 0; i < all.live_count && ahead; ++i) {
         const Walk& other = *all.live[i];
         if (other.first == other.next || other.writes != writes || other.leader != ahead->leader) continue;
-        if (other.next != at + size || last_head(other) != s.head) return false;
+        if (!is_behind(ahead, &other)) return false;
     }
     walk.limit = ahead ? &ahead->next : &all.end;
     walk.ahead = ahead, walk.leader = ahead ? ahead->leader : &walk;

@@ -181,6 +181,23 @@ def test_accesses_one_after_another_are_known_to_others(stray: str) -> None:
         assert not reports and x.numpy().tolist() == [9] * 192
 
 
+def test_a_thread_that_comes_back_to_its_row_is_known_to_others() -> None:
+    text = """extern "C" __global__ void << name >>(float* x, int stray) {
+        float* const row = x + 32 * threadIdx.x;
+        float sum = 0;
+        for (int k = 0; k < 32; ++k) row[k] = k;
+        for (int k = 0; k < 32; ++k) sum += row[k];
+        for (int k = 0; k < 32; ++k) row[k] /= sum;
+        if (threadIdx.x == 3 && stray) row[0] = x[5];
+    }"""
+    kernel = ck.Kernel(text, name="rows", block=4)
+    with checked(collect=True) as reports:
+        kernel(ck.ones(128), 0, grid=1)
+        assert not reports
+        kernel(ck.ones(128), 1, grid=1)
+    assert [(one.place, one.other_place, one.element) for one in reports] == [("<rows>:7", "<rows>:6", 5)]
+
+
 def test_what_may_be_unset_is_reported_where_it_is() -> None:
     if not host_compiler.compiler().is_gcc:
         pytest.skip("other compilers do not follow a switch")

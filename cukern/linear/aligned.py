@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,7 @@ from ..launch import cost
 from ..launch.variant import Variant
 from ..shape.copy import write
 from ..shape.views import swapaxes
-from .library import Separate, library_seconds
+from .library import Separate, epilogue_seconds, library_seconds
 from .problem import Product, is_misaligned
 from .tma import Tma
 from .variants import TensorCores
@@ -101,11 +100,7 @@ class Aligned(Variant[Product]):
                 for config in kind.configs(own, limits)
             ),
         )
-        if problem.epilogue is None:
-            return seconds
-        product = math.prod(problem.sizes[:3]) * problem.elem.itemsize
-        moved = product + sum(one.nbytes for one in (*problem.operands, problem.results[-1]))
-        return seconds + moved / cost.bandwidth(limits) + cost.launch(limits)
+        return seconds + epilogue_seconds(problem, limits)
 
     def plan(self, problem: Product, limits: Properties) -> Callable[..., Array]:
         """The product, or that it is one computation and what follows it another."""

@@ -242,6 +242,16 @@ class Separate:
         return evaluate(self._problem.epilogue, (product, *operands))[0]
 
 
+def epilogue_seconds(problem: Product, limits: Properties) -> float:
+    """The time of a separate epilogue, by the bytes that it reads and writes; none if nothing follows."""
+    if problem.epilogue is None:
+        return 0.0
+    product = math.prod(problem.sizes[:3]) * problem.elem.itemsize
+    moved = product + sum(one.nbytes for one in (*problem.operands, problem.results[-1]))
+    share = 1 if cost.is_host(limits) else SEPARATE
+    return moved / (share * cost.bandwidth(limits)) + cost.launch(limits)
+
+
 def _library_plan(problem: Product) -> Plan:
     """The product alone."""
     kind = HostPlan if problem.device.addressable else LibraryPlan
@@ -257,13 +267,7 @@ class Library(Variant[Product]):
 
     def cost(self, problem: Product, limits: Properties) -> float:
         """The library's time, and that of the bytes that the second kernel reads and writes."""
-        seconds = library_seconds(problem, limits)
-        if problem.epilogue is None:
-            return seconds
-        product = math.prod(problem.sizes[:3]) * problem.elem.itemsize
-        moved = product + sum(one.nbytes for one in (*problem.operands, problem.results[-1]))
-        share = 1 if cost.is_host(limits) else SEPARATE
-        return seconds + moved / (share * cost.bandwidth(limits)) + cost.launch(limits)
+        return library_seconds(problem, limits) + epilogue_seconds(problem, limits)
 
     def plan(self, problem: Product, limits: Properties) -> Callable[..., Array]:
         """The product alone, or that it is one computation and what follows it another."""

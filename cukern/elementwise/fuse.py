@@ -32,9 +32,10 @@ from .graph import (
     cast,
     input_node,
     order,
-    product_shape,
+    product_shape_of,
     read_views,
     scalar_node,
+    spread,
     substitute,
     tracing,
 )
@@ -184,7 +185,7 @@ class _Kernels:
         products = _products(nodes)
         own = None
         if len(nodes) == 1 and (reduced is None or reduced.axes == (len(shape) - 1,)):
-            alone = [one for one in products if self._read[one] == 1 and _shape(one) == shape]
+            alone = [one for one in products if self._read[one] == 1 and product_shape_of(one) == shape]
             own = alone[-1] if alone else None
         replaced = {one: self._product(one) for one in products if one is not own}
         factors: tuple[tuple[int, bool], ...] = ()
@@ -227,11 +228,6 @@ class _Kernels:
 def _products(nodes: Sequence[Node]) -> list[Node]:
     """The products that an expression reads."""
     return [node for node in order(nodes) if node.kind == "product"]
-
-
-def _shape(node: Node) -> tuple[int, ...]:
-    """The shape of a product."""
-    return product_shape(*(factor.in_product for factor in node.value))
 
 
 @dataclass
@@ -440,7 +436,8 @@ class Fused(Generic[P, R]):
             for (shape, _), members in groups.items()
         ]
         wanted += [((_strong(end.value.node),), end.value.shape, (i,), end) for i, end in ends]
-        roots, views = read_views([node for nodes, *_ in wanted for node in nodes], arrays)
+        spreads = [spread(nodes, shape) for nodes, shape, *_ in wanted]
+        roots, views = read_views([node for nodes in spreads for node in nodes], arrays)
         rest = iter(roots)
         wanted = [(tuple(next(rest) for _ in one[0]), *one[1:]) for one in wanted]
         kernels = _Kernels(self._name, arrays + len(views), [nodes for nodes, *_ in wanted])
@@ -506,8 +503,10 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     by one, as without ``fuse``, and a warning says what stands in the way. It is then called twice for new shapes and
     dtypes, on symbols first.
 
-    Basic indices (``x[1:, ::2]``, ``x[None]``, ``x[..., 0]``), transposes and :func:`cukern.permute_dims` are views of
-    the arguments that the kernel reads: a stencil of slices is one kernel.
+    Basic indices (``x[1:, ::2]``, ``x[None]``, ``x[..., 0]``) and transposes are views of the arguments that the kernel
+    reads: a stencil of slices is one kernel. So are :func:`cukern.permute_dims`, ``moveaxis``, ``flip``, ``rot90``,
+    ``expand_dims``, ``squeeze``, ``broadcast_to``, ``atleast_3d``, ``split``, ``unstack``, ``diff`` and their like, and
+    a ``reshape`` that adds or removes axes of size 1.
 
     It may contain matrix products, ``x @ w`` or :func:`cukern.matmul`, whose factors are arguments, expressions, or
     transposes of these (``w.T``, ``w.mT``, ``ck.swapaxes(w, -1, -2)``). A product and the expression of it are one

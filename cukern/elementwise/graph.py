@@ -262,11 +262,22 @@ class Expr(Operators):
     def permuted(self, order: Sequence[int]) -> Any:
         """The symbol with its axes in another order."""
         places = list(range(self.ndim))
-        if list(order) == places:
-            return self
-        if list(order) == [*places[:-2], *places[:-3:-1]]:
+        if self.ndim > 1 and list(order) == [*places[:-2], *places[:-3:-1]]:
             return Swapped(self)
         return self.moved(order)
+
+    def broadcast(self, shape: tuple[int, ...]) -> Expr:
+        """The symbol as what its kernel broadcasts to ``shape``.
+
+        Raises:
+            ValueError: it does not broadcast to that shape.
+        """
+        _require_shapes("broadcast_to")
+        return Expr(self.node, np.broadcast_to(np.broadcast_to(np.False_, self.shape), shape).shape)
+
+    def contiguous(self) -> Expr:
+        """The symbol itself: kernels write in C order."""
+        return self
 
     def moved(self, order: Sequence[int]) -> Expr:
         """The expression of arrays whose axes are in another order."""
@@ -356,11 +367,28 @@ class Indexed(NamedTuple):
         return Indexed(tuple(key))
 
 
+class Broadcast(NamedTuple):
+    """A view broadcast to a shape."""
+
+    sizes: tuple[int, ...]
+
+    def shape(self, of: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the view of an array."""
+        return self.sizes
+
+    def of(self, x: Any) -> Any:
+        """The view of an array."""
+        return FUNCTIONS["broadcast_to"](x, self.sizes)
+
+
+Step = Moved | Indexed | Broadcast
+
+
 class View(NamedTuple):
     """What a kernel reads of an array: the number of the array, the views one of another, and the shape of the last."""
 
     array: int
-    steps: tuple[Moved | Indexed, ...]
+    steps: tuple[Step, ...]
     shape: tuple[int, ...]
 
     def of(self, x: Any) -> Any:
@@ -369,9 +397,21 @@ class View(NamedTuple):
             x = step.of(x)
         return x
 
-    def then(self, step: Moved | Indexed) -> View:
+    def then(self, step: Step) -> View:
         """The view of this one."""
         return View(self.array, (*self.steps, step), step.shape(self.shape))
+
+
+def _view_of(leaf: Node) -> View:
+    """What is read of an array by an input or a view."""
+    view: View = leaf.value if leaf.kind == "view" else View(leaf.value, (), state.shapes[leaf.value])
+    return view
+
+
+def _require_shapes(what: str) -> None:
+    """Raise NotFused where symbols stand for arrays of any shape, as in the vjp of an elementwise function."""
+    if not state.shapes:
+        raise NotFused(what if state.fusing is None else f"{what} in {state.fusing}")
 
 
 def _viewed(x: Expr, step: Moved | Indexed, what: str) -> Expr:
@@ -379,20 +419,40 @@ def _viewed(x: Expr, step: Moved | Indexed, what: str) -> Expr:
 
     Raises:
         IndexError: an index does not fit.
-        NotFused: the expression has a product.
+        NotFused: the expression has a product, or its arrays have no shapes.
     """
+    _require_shapes(what)
+    if step[0] == (tuple(range(x.ndim)) if isinstance(step, Moved) else (slice(None),) * x.ndim):
+        return x
     shape, views = step.shape(x.shape), {}
     for leaf in order([x.node]):
         if leaf.kind == "product":
             raise NotFused(f"{what} of a product")
         if leaf.kind not in ("input", "view"):
             continue
-        view = leaf.value if leaf.kind == "view" else View(leaf.value, (), state.shapes[leaf.value])
+        view = _view_of(leaf)
         if new := x.ndim - len(view.shape):
             view = view.then(Indexed((None,) * new + (slice(None),) * len(view.shape)))
         own = step.within(view.shape, x.shape) if isinstance(step, Indexed) else step
         views[leaf] = _node("view", leaf.dtype, value=view.then(own))
     return Expr(substitute((x.node,), views)[0], shape)
+
+
+def spread(roots: Sequence[Node], shape: tuple[int, ...]) -> Sequence[Node]:
+    """The roots of one kernel, which broadcasts an array to ``shape`` if all together broadcast to a smaller one.
+
+    Raises:
+        NotFused: it reads products alone.
+    """
+    arrays = [node for node in order(roots) if node.kind in ("input", "view", "product")]
+    own = [product_shape_of(one) if one.kind == "product" else _view_of(one).shape for one in arrays]
+    if not arrays or np.broadcast_shapes(*own) == shape:
+        return roots
+    first = next((one for one in arrays if one.kind != "product"), None)
+    if first is None:
+        raise NotFused("broadcast_to of a product")
+    view = _node("view", first.dtype, value=_view_of(first).then(Broadcast(shape)))
+    return substitute(roots, {first: view})
 
 
 def read_views(roots: Sequence[Node], first: int) -> tuple[tuple[Node, ...], list[View]]:
@@ -501,6 +561,22 @@ class Swapped(Operators):
     mT = T
 
     @property
+    def dtype(self) -> DType:
+        """The dtype of the value."""
+        return self.value.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape with the last two axes swapped."""
+        *outer, rows, columns = self.value.shape
+        return (*outer, columns, rows)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes of the value."""
+        return self.value.ndim
+
+    @property
     def plain(self) -> Expr:
         """The expression of arrays whose axes are swapped, where it is no factor."""
         places = range(self.value.ndim)
@@ -537,6 +613,11 @@ def product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     return (*batch, *a[-2:-1], *b[1:][-1:])
 
 
+def product_shape_of(node: Node) -> tuple[int, ...]:
+    """The shape of a product."""
+    return product_shape(*(factor.in_product for factor in node.value))
+
+
 def product(x1: Any, x2: Any) -> Expr:
     """The symbol of a matrix product of symbols.
 
@@ -554,7 +635,8 @@ def product(x1: Any, x2: Any) -> Expr:
                 f"matmul: a fused function computes with its arguments; got {type(one).__name__} from elsewhere: "
                 "pass it as an argument"
             )
-        factors.append(Factor(value.node, value.shape, isinstance(one, Swapped)))
+        node = spread((value.node,), value.shape)[0] if state.shapes else value.node
+        factors.append(Factor(node, value.shape, isinstance(one, Swapped)))
     shape = product_shape(*(one.in_product for one in factors))
     dtype = dtypes.result_type(*(one.node.dtype for one in factors))
     value = tuple(one._replace(node=cast(one.node, dtype)) for one in factors)

@@ -17,7 +17,7 @@ from ..array.operators import FUNCTIONS, is_foreign
 from ..autodiff import tape
 from ..autodiff.cotangents import Parts
 from ..errors import GradientError
-from .graph import SYMBOLS, NotFused
+from .graph import SYMBOLS, Expr, NotFused, Swapped
 from .row import is_scalar
 
 _new = object.__new__
@@ -65,6 +65,14 @@ def require_array(x: object, name: str, argument: str = "x", beside: Array | Non
 FUNCTIONS["require_array"] = require_array
 
 
+def array_or_symbol(x: Any, name: str, argument: str = "x") -> Any:
+    """``x`` as by :func:`require_array`, or the symbol of a fused function, of which the function takes views."""
+    if isinstance(x, Array):
+        return x
+    x = x.plain if isinstance(x, Swapped) else x
+    return x if isinstance(x, Expr) else require_array(x, name, argument)
+
+
 def require_arrays(values: Iterable[Any], name: str, arguments: Sequence[str] = ()) -> list[Array]:
     """The operands of one function as Arrays; those to convert go to the device of the first Array among them.
 
@@ -85,14 +93,15 @@ def require_arrays(values: Iterable[Any], name: str, arguments: Sequence[str] = 
 
 
 def require_each(values: Iterable[Any], name: str) -> list[Array]:
-    """Arrays as Arrays on one device, as by :func:`require_arrays`, but each with a dtype of its own."""
+    """Arrays as Arrays on one device, as by :func:`require_arrays`, but each with a dtype of its own; or symbols."""
     given = list(values)
     first = first_array(given)
-    each = [require_array(x, name, f"arrays[{i}]") for i, x in enumerate(given)]
+    each: list[Array] = [array_or_symbol(x, name, f"arrays[{i}]") for i, x in enumerate(given)]
     if first is None:
         return each
     return [
-        x if isinstance(one, Array) else x.to_device(first.device) for one, x in zip(given, each, strict=True)
+        x if isinstance(one, (Array, *SYMBOLS)) else x.to_device(first.device)
+        for one, x in zip(given, each, strict=True)
     ]
 
 

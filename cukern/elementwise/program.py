@@ -12,7 +12,7 @@ from ..array.operators import FUNCTIONS
 from ..cache import Cache
 from ..dtypes import DType
 from ..pytree import declare_leaf
-from .graph import Expr, Node, call, cast, input_node, order, scalar_node, substitute
+from .graph import Expr, Node, call, cast, input_node, order, scalar_node, substitute, tracing
 
 Source = tuple[Literal["cotangent", "input", "output"], int]
 
@@ -111,7 +111,8 @@ def _contributions(node: Node, g: Node) -> Sequence[Node | None]:
         return (None,) * len(node.args)
     holomorphic = is_complex and row.complex_vjp is None
     seed = call(FUNCTIONS["conj"], (g,)) if holomorphic else g
-    vjps = rule(Expr(seed), *(Expr(arg) for arg in node.args), Expr(node))
+    with tracing(row.name):
+        vjps = rule(Expr(seed), *(Expr(arg) for arg in node.args), Expr(node))
     parts = [None if part is None else part.node for part in (vjps if isinstance(vjps, tuple) else (vjps,))]
     if not holomorphic:
         return parts

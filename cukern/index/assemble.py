@@ -14,6 +14,7 @@ from ..array import Array
 from ..array.creation import arange, asarray, beside, zeros
 from ..elementwise.function import astype
 from ..elementwise.operands import (
+    array_or_symbol,
     normalize_axes,
     normalize_axis,
     public,
@@ -277,7 +278,7 @@ def rot90(x: Array, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     Raises:
         ValueError: ``axes`` are not two different axes.
     """
-    x = require_array(x, "rot90")
+    x = array_or_symbol(x, "rot90")
     first, second = (normalize_axis(axis, x.ndim, "rot90") for axis in axes)
     if first == second:
         raise ValueError(f"rot90: axes: expected two different axes, got {axes}")
@@ -296,7 +297,7 @@ def rollaxis(x: Array, /, axis: int, start: int = 0) -> Array:
     Raises:
         AxisError: there is no such axis, or ``start`` is not from ``-x.ndim`` to ``x.ndim``.
     """
-    x = require_array(x, "rollaxis")
+    x = array_or_symbol(x, "rollaxis")
     axis = normalize_axis(axis, x.ndim, "rollaxis")
     target = x.ndim if start == x.ndim else normalize_axis(start, x.ndim, "rollaxis")
     return moveaxis(x, axis, target - (target > axis))

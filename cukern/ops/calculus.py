@@ -21,6 +21,7 @@ from ..elementwise.complex_rows import from_parts, imag, real
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import (
+    array_or_symbol,
     first_array,
     normalize_axes,
     normalize_axis,
@@ -78,15 +79,17 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
     >>> ck.diff(ck.asarray([1, 4, 9, 16]), n=2).tolist()
     [2, 2]
     """
+    alone = prepend is None and append is None
     if not isinstance(x, Array):
-        x = require_array(x, "diff", "x", first_array((prepend, append)))
+        beside_ends = first_array((prepend, append))
+        x = array_or_symbol(x, "diff") if alone else require_array(x, "diff", "x", beside_ends)
     axis = normalize_axis(axis, x.ndim, "diff")
     times = operator.index(n)
     if times < 0:
         raise ValueError(f"diff: n: expected at least 0, got {n}")
     if times == 0:
         return x
-    if prepend is None and append is None and (differences := _differences(x, times, axis)) is not None:
+    if alone and isinstance(x, Array) and (differences := _differences(x, times, axis)) is not None:
         return differences  # type: ignore[no-any-return]
     parts = []
     for end in (prepend, x, append):

@@ -12,9 +12,8 @@ from ..array import Array
 from ..array.creation import asarray, ones
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
-from ..elementwise.graph import Expr
 from ..elementwise.logic import logical_and, logical_not
-from ..elementwise.operands import Axis, normalize_axes, public, require_array
+from ..elementwise.operands import Axis, array_or_symbol, normalize_axes, public
 from ..elementwise.table import equal, isnan, multiply, not_equal, subtract, where
 from ..elementwise.ufunc import one_out, written
 from ..kernel.by_numpy import by_numpy
@@ -43,11 +42,6 @@ def _prod(x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
 @fuse(static=_OPTIONS)
 def _nonzero(x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
     return sum(not_equal(x, 0), axis, dtype=dtype, keepdims=keepdims)
-
-
-def _taken(x: Any, name: str) -> Any:
-    """``x`` as an array; symbols of a fused function are returned unchanged."""
-    return x if isinstance(x, Expr) else require_array(x, name)
 
 
 def _replaced(x: Any, number: int) -> Any:
@@ -95,7 +89,7 @@ def count_nonzero(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> 
     """
     if type(x) is Array and axis is None and not keepdims and (count := _counted(x, 0)) is not None:
         return count  # type: ignore[no-any-return]
-    x = _taken(x, "count_nonzero")
+    x = array_or_symbol(x, "count_nonzero")
     axes = normalize_axes(axis, x.ndim, "count_nonzero")
     every = isinstance(x, Array) and len(axes) == x.ndim
     count = _counted(x, x.ndim if keepdims else 0) if every else None
@@ -115,7 +109,7 @@ def nansum(
     where: Any = None,
 ) -> Array:
     """:func:`sum` with NaN treated as 0, in one launch."""
-    x = _taken(x, "nansum")
+    x = array_or_symbol(x, "nansum")
     if where is not None or initial is not None:
         return sum(_replaced(x, 0), axis, dtype, out, keepdims=keepdims, initial=initial, where=where)
     result: Array = _sum(x, normalize_axes(axis, x.ndim, "nansum"), _dtype(dtype), bool(keepdims))
@@ -135,7 +129,7 @@ def nanprod(
     where: Any = None,
 ) -> Array:
     """:func:`prod` with NaN treated as 1, in one launch."""
-    x = _taken(x, "nanprod")
+    x = array_or_symbol(x, "nanprod")
     if where is not None or initial is not None:
         return prod(_replaced(x, 1), axis, dtype, out, keepdims=keepdims, initial=initial, where=where)
     result: Array = _prod(x, normalize_axes(axis, x.ndim, "nanprod"), _dtype(dtype), bool(keepdims))
@@ -154,7 +148,7 @@ def nanmean(
     where: Any = None,
 ) -> Array:
     """:func:`mean` of the elements that are not NaN; NaN if there are none."""
-    x = _taken(x, "nanmean")
+    x = array_or_symbol(x, "nanmean")
     if isinstance(x, Array) and x.dtype not in dtypes.INEXACT:
         return mean(x, axis, dtype, out, keepdims=keepdims, where=where)
     result = masked_mean(
@@ -179,7 +173,7 @@ def nanvar(
 ) -> Array:
     """:func:`var` of the elements that are not NaN; NaN if there are at most ``correction`` of them."""
     taken = one_correction("nanvar", correction, ddof)
-    x = _taken(x, "nanvar")
+    x = array_or_symbol(x, "nanvar")
     mask, dtype = _numbers(x, where, "nanvar"), _mean_dtype("nanvar", x, dtype)
     var = masked_spread("nanvar", x, axis, keepdims, dtype, mask, taken, False, none=float("nan"), mean=mean)
     return written("nanvar", var, one_out("nanvar", out))
@@ -201,7 +195,7 @@ def nanstd(
 ) -> Array:
     """:func:`std` of the elements that are not NaN, the square root of :func:`nanvar`."""
     taken = one_correction("nanstd", correction, ddof)
-    x = _taken(x, "nanstd")
+    x = array_or_symbol(x, "nanstd")
     mask, dtype = _numbers(x, where, "nanstd"), _mean_dtype("nanstd", x, dtype)
     std = masked_spread("nanstd", x, axis, keepdims, dtype, mask, taken, True, none=float("nan"), mean=mean)
     return written("nanstd", std, one_out("nanstd", out))
@@ -265,7 +259,7 @@ def average(
     >>> ck.average(ck.asarray([1.0, 4.0]), weights=[2.0, 1.0]).item()
     2.0
     """
-    x = _taken(x, "average")
+    x = array_or_symbol(x, "average")
     axes = normalize_axes(axis, x.ndim, "average")
     dtype = dtypes.inexact_of(x.dtype)
     shares = ones((1,) * x.ndim, dtype, device=x.device)

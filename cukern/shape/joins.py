@@ -16,12 +16,12 @@ from ..autodiff import tape
 from ..cache import Cache
 from ..device.interface import Prepared
 from ..dtypes import DType
+from ..elementwise.graph import Expr
 from ..elementwise.operands import (
+    array_or_symbol,
     normalize_axis,
-    on_device,
     public,
     recorded_many,
-    require_array,
     require_arrays,
 )
 from ..elementwise.ufunc import Casting, can_cast, one_out, written
@@ -286,22 +286,23 @@ def stack(
 @public
 def unstack(x: Array, /, axis: int = 0) -> tuple[Array, ...]:
     """The views of ``x`` at each index along an axis."""
-    x = require_array(x, "unstack")
+    x = array_or_symbol(x, "unstack")
     axis = normalize_axis(axis, x.ndim, "unstack")
     whole = (slice(None),) * axis
     keys = [(*whole, i, ...) for i in range(x.shape[axis])]
+    if isinstance(x, Expr):
+        return tuple(x[key] for key in keys)
     return tuple(_taken_apart(x, "unstack", axis, keys, items(x, axis)))
 
 
 @public
-@on_device
 def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
     """Split ``x`` along an axis into views: into equal parts, or before each of the given indices.
 
     Raises:
         ValueError: the axis cannot be split into that number of equal parts.
     """
-    x = require_array(x, "split")
+    x = array_or_symbol(x, "split")
     axis = normalize_axis(axis, x.ndim, "split")
     size = x.shape[axis]
     if isinstance(indices_or_sections, (int, np.integer)):
@@ -315,6 +316,8 @@ def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) 
     if ends != sorted(ends):  # overlapping parts
         return [_part(x, axis, *part) for part in parts]
     keys = [(*(slice(None),) * axis, slice(*part)) for part in parts]
+    if isinstance(x, Expr):
+        return [x[key] for key in keys]
     with tape.stop_recording():
         views = [x[key] for key in keys]
     return _taken_apart(x, "split", axis, keys, views)
@@ -386,7 +389,7 @@ def array_split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int
     Raises:
         ValueError: the number of parts is less than one.
     """
-    x = require_array(x, "array_split")
+    x = array_or_symbol(x, "array_split")
     axis = normalize_axis(axis, x.ndim, "array_split")
     if not isinstance(indices_or_sections, (int, np.integer)):
         return split(x, indices_or_sections, axis)
@@ -399,7 +402,7 @@ def array_split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int
 
 
 def _split_along(x: Array, cuts: int | Sequence[int], axis: int, least: int, name: str) -> list[Array]:
-    x = require_array(x, name)
+    x = array_or_symbol(x, name)
     if x.ndim < least:
         raise ValueError(f"{name}: expected at least {least} axes, got shape {x.shape}")
     return split(x, cuts, axis)
@@ -408,7 +411,7 @@ def _split_along(x: Array, cuts: int | Sequence[int], axis: int, least: int, nam
 @public
 def hsplit(x: Array, /, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """:func:`split` along the second axis, or along the first for a vector."""
-    x = require_array(x, "hsplit")
+    x = array_or_symbol(x, "hsplit")
     return _split_along(x, indices_or_sections, 1 if x.ndim > 1 else 0, 1, "hsplit")
 
 

@@ -37,7 +37,7 @@ _PLAIN = frozenset((str, int, type(None)))
 
 def known(x: Array, key: tuple[Any, ...]) -> Array | None:
     """The view of ``x`` for which :func:`viewed` got ``key`` for an array of this layout; else None."""
-    if not _PLAIN.issuperset(map(type, key)):
+    if not _PLAIN.issuperset(map(type, key)) or not isinstance(x, Array):
         return None
     cached = _views.get((x._layout or x._planned(), *key))
     if cached is None:
@@ -127,12 +127,14 @@ def viewed(
     """A view of ``x``, recorded as a linear function of it.
 
     Args:
-        x: any array.
-        take: makes the view of an ndarray.
+        x: any array, or a symbol of a fused function.
+        take: makes the view of an ndarray, and that of a symbol.
         vjp: the cotangent of ``x`` from that of the view.
         key: the function's name and arguments, strings, integers and None, from which both follow for the layout of
             ``x``.
     """
+    if not isinstance(x, Array):
+        return take(x)
     data = take(x._data)
     own = x._layout or x._planned()
     backwards = not own.on_host and min(data.strides, default=0) < 0

@@ -18,8 +18,9 @@ from ..array.layout import Layout
 from ..autodiff.state import opened
 from ..cache import Cache
 from ..elementwise.fuse import fuse
-from ..elementwise.graph import Expr
+from ..elementwise.graph import Expr, NotFused
 from ..elementwise.operands import (
+    array_or_symbol,
     normalize_axes,
     normalize_axis,
     public,
@@ -89,13 +90,17 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
         ValueError: the shape has another number of elements, or a copy is needed and ``copy`` is False.
     """
     if not isinstance(x, Array):
-        x = require_array(x, "reshape")
+        x = array_or_symbol(x, "reshape")
     plain = type(shape) is tuple and _INT.issuperset(map(type, shape))
     given: Any = shape if plain else _sizes(shape, "reshape")
     key = ("reshape", *given)
     if order == "C" and not copy and (result := known(x, key)) is not None:
         return result
     sizes = _resolved(given, x.shape)
+    if isinstance(x, Expr):
+        if [n for n in x.shape if n != 1] != [n for n in sizes if n != 1]:
+            raise NotFused(f"reshape of shape {x.shape} to {sizes}")
+        return expand_dims(squeeze(x), tuple(i for i, n in enumerate(sizes) if n == 1))
     if order != "C" and _first_fastest(x, order):
         return transpose(reshape(transpose(x), sizes[::-1], copy=copy))
     shared = _is_view(x._layout or x._planned(), sizes)
@@ -161,15 +166,15 @@ def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
     Raises:
         ValueError: ``axes`` is not a permutation of the axes.
     """
-    if isinstance(x, Expr):
-        return x.permuted(normalize_axes(tuple(axes), x.ndim, "permute_dims"))
-    x = require_array(x, "permute_dims")
+    x = array_or_symbol(x, "permute_dims")
     key = ("permute_dims", *axes)
     if (result := known(x, key)) is not None:
         return result
     order = normalize_axes(tuple(axes), x.ndim, "permute_dims")
     if len(order) != x.ndim:
         raise ValueError(f"permute_dims: axes: expected a permutation of {x.ndim} axes, got {tuple(axes)}")
+    if isinstance(x, Expr):
+        return x.permuted(order)
 
     def inverse(g: Array) -> Array:
         return permute_dims(g, sorted(range(len(order)), key=order.__getitem__))
@@ -190,7 +195,7 @@ def transpose(x: Array, /, axes: Sequence[int] | None = None) -> Array:
     """
     if axes is None and type(x) is Array and not opened and x.device.addressable:
         return view(x, x._data.T)
-    x = x if isinstance(x, Expr) else require_array(x, "transpose")
+    x = array_or_symbol(x, "transpose")
     if axes is None and isinstance(x, Array):
         result = known(x, _REVERSED)
         return viewed(x, methodcaller("transpose"), transpose, _REVERSED) if result is None else result
@@ -206,7 +211,7 @@ def matrix_transpose(x: Array, /) -> Array:
     Raises:
         ValueError: ``x`` has fewer than two axes.
     """
-    x = x if isinstance(x, Expr) else require_array(x, "matrix_transpose")
+    x = array_or_symbol(x, "matrix_transpose")
     if x.ndim < 2:
         raise ValueError(f"matrix_transpose: expected at least two axes, got shape {x.shape}")
     return swapaxes(x, -2, -1)
@@ -216,15 +221,12 @@ def matrix_transpose(x: Array, /) -> Array:
 def swapaxes(x: Array, /, axis1: int, axis2: int) -> Array:
     """A view with two axes swapped."""
     key = ("swapaxes", axis1, axis2)
-    if not isinstance(x, Expr):
-        x = require_array(x, "swapaxes")
-        if (result := known(x, key)) is not None:
-            return result
+    x = array_or_symbol(x, "swapaxes")
+    if (result := known(x, key)) is not None:
+        return result
     order = list(range(x.ndim))
     i, j = normalize_axis(axis1, x.ndim, "swapaxes"), normalize_axis(axis2, x.ndim, "swapaxes")
     order[i], order[j] = j, i
-    if isinstance(x, Expr):
-        return x.permuted(order)
     return viewed(x, methodcaller("transpose", order), lambda g: swapaxes(g, i, j), key)
 
 
@@ -235,7 +237,7 @@ def moveaxis(x: Array, /, source: int | tuple[int, ...], destination: int | tupl
     Raises:
         ValueError: the numbers of sources and destinations differ.
     """
-    x = x if isinstance(x, Expr) else require_array(x, "moveaxis")
+    x = array_or_symbol(x, "moveaxis")
     known_order = (
         _moved.get((x.ndim, source, destination)) if type(source) is type(destination) is int else None
     )
@@ -266,7 +268,7 @@ def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Array:
     Raises:
         AxisError: an axis is out of range.
     """
-    x = require_array(x, "expand_dims")
+    x = array_or_symbol(x, "expand_dims")
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     key = ("expand_dims", *axes)
     if (result := known(x, key)) is not None:
@@ -283,7 +285,7 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
     Raises:
         ValueError: a named axis has another size.
     """
-    x = require_array(x, "squeeze")
+    x = array_or_symbol(x, "squeeze")
     key = ("squeeze", *axis) if isinstance(axis, tuple) else ("squeeze", axis)
     if (result := known(x, key)) is not None:
         return result
@@ -293,6 +295,8 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
         axes = () if not x.ndim and axis in (0, -1) else normalize_axes(axis, x.ndim, "squeeze")
     if any(x.shape[i] != 1 for i in axes):
         raise ValueError(f"squeeze: axis {axis} of shape {x.shape} has a size other than 1")
+    if isinstance(x, Expr):
+        return x[tuple([0 if i in axes else slice(None) for i in range(x.ndim)])]
     take = methodcaller("squeeze", axes) if axes else methodcaller("view")
     return viewed(x, take, lambda g: expand_dims(g, axes), key)
 
@@ -304,12 +308,14 @@ def broadcast_to(x: Array, /, shape: Shape) -> Array:
     Raises:
         ValueError: ``x`` does not broadcast to the shape.
     """
-    x = require_array(x, "broadcast_to")
+    x = array_or_symbol(x, "broadcast_to")
     sizes = _sizes(shape, "broadcast_to")
     key = ("broadcast_to", *sizes)
     if (result := known(x, key)) is not None:
         return result
     try:
+        if isinstance(x, Expr):
+            return x.broadcast(sizes)
         # The tape itself sums a gradient to the shape of its input.
         return viewed(x, partial(x.device.xp.broadcast_to, shape=sizes), lambda g: g, key)
     except ValueError:
@@ -333,10 +339,13 @@ def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
 @public
 def flip(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
     """A view with the elements reversed along axes, by default along all."""
-    x = require_array(x, "flip")
+    x = array_or_symbol(x, "flip")
     axes = normalize_axes(axis, x.ndim, "flip")
-    key = tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(x.ndim))
-    return recorded("flip", x, view(x, x._data[(*key, ...)]), lambda g: flip(g, axes))
+    key = ("flip", *axes)
+    if (result := known(x, key)) is not None:
+        return result
+    index = (*(slice(None, None, -1) if i in axes else slice(None) for i in range(x.ndim)), ...)
+    return viewed(x, itemgetter(index), lambda g: flip(g, axes), key)
 
 
 @public

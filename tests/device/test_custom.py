@@ -171,6 +171,19 @@ def test_operands_without_a_derivative(device: ck.Device) -> None:
     assert "Has no derivative" in str(most.values.__doc__) and "``x`` combined by" in str(most.__doc__)
 
 
+@pytest.mark.parametrize(
+    "view", [lambda g: g[None], ck.flip, ck.transpose, lambda g: ck.broadcast_to(g, (4,))]
+)
+def test_derivatives_have_no_views(device: ck.Device, view: Any) -> None:
+    """Their symbols stand for arrays of any shape, also where a fused function is differentiated."""
+    viewed = ck.elementwise("viewed", "x * x", vjp=lambda g, x, r: view(g) * x)
+    for function in (viewed, ck.fuse(lambda x: viewed(x[1:]))):
+        with pytest.raises(
+            TypeError, match=r"(an index|of axes by ..|broadcast_to) in viewed, which is not elementwise"
+        ):
+            ck.grad(lambda x, f=function: ck.sum(f(x)))(ck.asarray(W))
+
+
 def test_functions_of_one_name_are_apart(device: ck.Device) -> None:
     """One that is defined again, and one with the name of a function of the library's."""
     x = ck.asarray([1.0, 2.0])

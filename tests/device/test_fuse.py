@@ -202,7 +202,7 @@ NOT_FUSED: dict[str, tuple[Any, str]] = {
     "dropout": (lambda x: ck.nn.dropout(x, 0.0) + 1, "dropout"),
     "not recorded": (recorded_otherwise, "expected no stop_recording"),
     "caught": (caught, "sort, which is not elementwise"),
-    "length": (lambda x: len(x[:1].reshape(1)) + x, "reshape"),
+    "length": (lambda x: len(x[:1].repeat(2)) + x, "repeat"),
 }
 
 
@@ -364,6 +364,9 @@ NOT_ELEMENTWISE: dict[str, tuple[Any, str]] = {
     "method": (lambda x: x - x.mean(), "subtract of mean"),
     "axes": (lambda x: ck.exp(ck.moveaxis(x @ x, 0, 1)), "a permutation of axes by"),
     "number": (lambda x: ck.roll(x, 1) + 0.5, "roll"),
+    "shape": (lambda x: x.reshape(2, 8) + 0.5, "reshape of shape"),
+    "broadcast": (lambda x: ck.broadcast_to(x @ x, (2, 4, 4)), "broadcast_to of a product"),
+    "ends": (lambda x: ck.diff(x, prepend=0), "diff"),
 }
 
 
@@ -393,6 +396,20 @@ OF_VIEWS: dict[str, Any] = {
     "an axis of one": lambda x, b: x - x[:, :1] * b[np.int64(2)],
     "an empty part": lambda x, b: (x[3:1] + b) ** 2,
     "reduced": lambda x, b: ck.sum((x * b).T[2:] ** 2, axis=0),
+    "flips": lambda x, b: ck.flip(x * b, 1) + ck.flipud(x) * ck.fliplr(x) - ck.flip(b),
+    "turns": lambda x, b: ck.rot90(x * b) - ck.rot90(x, 3) * ck.flip(ck.rollaxis(x, 1)),
+    "axes of one": lambda x, b: (
+        ck.expand_dims(x, (0, 2)).squeeze(0) * ck.squeeze(b[None]) + x.reshape(4, 1, -1)
+    ),
+    "no axis": lambda x, b: ck.reshape(x[:1, :1], ()) * x[:1].ravel() + ck.atleast_1d(b[0]),
+    "three axes": lambda x, b: ck.atleast_3d(x) - ck.atleast_2d(b),
+    "broadcast": lambda x, b: ck.broadcast_to(b * x[0, 0], (3, 5)),
+    "parts of what is broadcast": lambda x, b: ck.broadcast_to(x * b, (3, 4, 5))[1:, 2, ::-1] + 1,
+    "broadcast together": lambda x, b: ck.broadcast_arrays(x, b)[1].T,
+    "broadcast and reduced": lambda x, b: ck.sum(ck.broadcast_to(b, (4, 5)), axis=0),
+    "parts": lambda x, b: ck.split(x * b, 2)[1] + ck.unstack(x)[0] - ck.hsplit(x, [2, 4])[1][:2, :1],
+    "differences": lambda x, b: ck.diff(x * b, n=2) + ck.diff(b[:4]),
+    "of a transpose": lambda x, b: ck.swapaxes(ck.flip(x.T, 0), 0, 1) + x.T.shape[0] * len(x),
 }
 
 
@@ -406,7 +423,7 @@ def test_kernels_read_views(device: ck.Device, launches: list[str], name: str) -
     made = fused(x, b)
     assert len(launches) == 1 and made.shape == exact.shape
     assert_close(made, exact, rtol=1e-14)
-    if name in ("views of views", "steps of what broadcasts"):
+    if name in ("views of views", "steps of what broadcasts", "broadcast"):
         gradcheck(fused, [x, b], order=2)
 
 
@@ -415,13 +432,18 @@ def test_views_and_products(device: ck.Device) -> None:
     x = ck.asarray(np.random.default_rng(0).standard_normal((4, 5)))
 
     def f(x: ck.Array) -> tuple[ck.Array, ...]:
-        return ck.tanh(x[1:] @ x[:-1].T), 2 * x[1:], ck.sum(x[1:] * x[:1], axis=1)
+        rows = ck.broadcast_to(x[0], (2, 5)) @ x.T
+        return ck.tanh(x[1:] @ x[:-1].T), 2 * x[1:], ck.sum(x[1:] * x[:1], axis=1), rows
 
     for made, exact in zip(ck.fuse(f)(x), f(x), strict=True):
         assert_close(made, exact, rtol=1e-12)
     gradcheck(ck.fuse(f), [x])
     with pytest.raises(IndexError, match="out of bounds"):
         ck.fuse(lambda x: x[7] + 1)(x)
+    with pytest.raises(ValueError, match="permute_dims: axes: expected a permutation of 2 axes"):
+        ck.fuse(lambda x: ck.permute_dims(x, (0,)) + 1)(x)
+    with pytest.raises(ValueError, match="broadcast_to: shape .* does not broadcast"):
+        ck.fuse(lambda x: ck.broadcast_to(x, (2, 5)))(x)
 
 
 def test_more_results_than_arguments(device: ck.Device) -> None:

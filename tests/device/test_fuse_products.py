@@ -355,7 +355,7 @@ def test_transposed_factors(device: ck.Device, swapped: Any) -> None:
     ("f", "said"),
     [
         (lambda x, w: ck.sum(x) * w, "multiply of sum"),
-        (lambda x, w: ck.reshape(x, (-1, 3)) @ w + 1, "reshape"),
+        (lambda x, w: ck.reshape(x.T, (-1, 3)) @ w + 1, "reshape"),
         (lambda x, w: (x @ w)[0] + w[0], "an index of a product"),
     ],
     ids=["reduced", "reshape", "index"],

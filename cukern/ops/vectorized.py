@@ -144,12 +144,22 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int) -> Callable[...
 
 
 def _numbers_alone(pyfunc: Callable[..., Any]) -> Callable[..., Any]:
-    """``pyfunc``, which cannot be traced if it orders complex numbers: Python refuses that, unlike NumPy's arrays."""
+    """``pyfunc`` on symbols of numbers, with results of the shape that all arguments broadcast to.
+
+    It cannot be traced if it takes parts of a number, or orders complex ones: Python refuses that, unlike arrays.
+    """
 
     @functools.wraps(pyfunc)
     def traced(*args: Any, **options: Any) -> Any:
-        result = pyfunc(*args, **options)
-        for node in order([one.node for one in pytree.leaves(result) if isinstance(one, Expr)]):
+        given = [one for one in (*args, *options.values()) if isinstance(one, Expr)]
+        if not given:
+            raise TypeError("it is not fused")
+        numbers = {name: _number(one) for name, one in options.items()}
+        result = pyfunc(*map(_number, args), **numbers)
+        leaves = pytree.leaves(result)
+        if not all(isinstance(one, Expr) and not one.shape for one in leaves):
+            raise TypeError("a result is no number")
+        for node in order([one.node for one in leaves]):
             ordering = node.row is not None and node.row.name in (
                 "less",
                 "less_equal",
@@ -158,10 +168,18 @@ def _numbers_alone(pyfunc: Callable[..., Any]) -> Callable[..., Any]:
             )
             if ordering and any(arg.dtype in dtypes.COMPLEX for arg in node.args):
                 raise TypeError("complex numbers have no order")
-        return result
+            if node.kind == "view":
+                raise TypeError("a number has no parts")
+        shape = np.broadcast_shapes(*(one.shape for one in given))
+        return pytree.map(lambda one: Expr(one.node, shape), result)
 
     return traced
 
 
 def _on_host(x: Any) -> Any:
     return x.numpy() if isinstance(x, Array) else x
+
+
+def _number(value: Any) -> Any:
+    """The symbol of an element in place of that of an array."""
+    return Expr(value.node) if isinstance(value, Expr) else value

@@ -170,6 +170,12 @@ def test_functions_of_numbers(device: ck.Device) -> None:
     assert ck.vectorize(smooth, otypes="i")(x, 2).dtype == ck.int32
     both = ck.vectorize(lambda a, b: (a + b, a > b))(x, 4)
     assert [one.tolist() for one in both] == [[5, 9, 7], [False, True, False]]
+    for of_numbers in (lambda a, b: a, lambda a, b: ck.flip(ck.sort(a)) - b, lambda a, b: ck.sum(a)):
+        made = ck.vectorize(of_numbers)(x, ck.asarray([[1], [2]]))
+        np.testing.assert_array_equal(made.numpy(), np.vectorize(of_numbers)(x.numpy(), [[1], [2]]))
+    for of_arrays in (lambda a: a[0], lambda a: a.T, len):
+        with pytest.raises((AttributeError, IndexError, TypeError)):
+            ck.vectorize(of_arrays)(y)
     assert ck.vectorize(lambda v: v.sum(), signature="(n)->()")(y).tolist() == [4.0, 2.0]
     assert ck.vectorize(lambda a, w: a + w[0], excluded=[1])(x, [10]).tolist() == [11, 15, 13]
 

@@ -499,9 +499,9 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     The derivative is one kernel, after another reduction for ``var`` and ``std``, and with a sum for arguments that
     were broadcast. If a tape records ``max``, ``min`` or ``prod``, a kernel computes the reduced values first.
     Of a function that computes with a reduction's result, as ``x - ck.mean(x)``, or with arrays that are not its
-    arguments, indexes by an array, branches on values, or calls what is not elementwise, the operations are called one
-    by one, as without ``fuse``, and a warning says what stands in the way. It is then called twice for new shapes and
-    dtypes, on symbols first.
+    arguments, indexes by an array, branches on values, writes in place where there are views, or calls what is not
+    elementwise, the operations are called one by one, as without ``fuse``, and a warning says what stands in the way.
+    It is then called twice for new shapes and dtypes, on symbols first.
 
     Basic indices (``x[1:, ::2]``, ``x[None]``, ``x[..., 0]``) and transposes are views of the arguments that the kernel
     reads: a stencil of slices is one kernel. So are :func:`cukern.permute_dims`, ``moveaxis``, ``flip``, ``rot90``,

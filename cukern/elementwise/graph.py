@@ -213,13 +213,15 @@ class Expr(Operators):
     Attributes:
         node: the node of the graph.
         shape: the shape of the value.
+        shared: whether another symbol is a view of the same memory, to which nothing may be written in place then.
     """
 
-    __slots__ = ("node", "shape")
+    __slots__ = ("node", "shape", "shared")
 
-    def __init__(self, node: Node, shape: tuple[int, ...] = ()) -> None:
+    def __init__(self, node: Node, shape: tuple[int, ...] = (), shared: bool = False) -> None:
         self.node = node
         self.shape = shape
+        self.shared = shared
 
     @property
     def dtype(self) -> DType:
@@ -282,6 +284,15 @@ class Expr(Operators):
     def moved(self, order: Sequence[int]) -> Expr:
         """The expression of arrays whose axes are in another order."""
         return _viewed(self, Moved(tuple(order)), f"a permutation of axes by {tuple(order)}")
+
+    def require_own(self, name: str) -> None:
+        """Raise unless this alone changes if ``name`` is done in place.
+
+        Raises:
+            NotFused: another symbol is a view of the same memory.
+        """
+        if self.shared:
+            raise NotFused(f"{name} in place of an array and a view of it")
 
     def _refuse(self, what: str) -> TypeError:
         return NotFused(f"{what} of an array", "use cukern.where for choices by value")
@@ -419,12 +430,13 @@ def _viewed(x: Expr, step: Moved | Indexed, what: str) -> Expr:
 
     Raises:
         IndexError: an index does not fit.
-        NotFused: the expression has a product, or its arrays have no shapes.
+        NotFused: the expression has a product or no array, or its arrays have no shapes.
     """
     _require_shapes(what)
     if step[0] == (tuple(range(x.ndim)) if isinstance(step, Moved) else (slice(None),) * x.ndim):
         return x
     shape, views = step.shape(x.shape), {}
+    x.shared = True
     for leaf in order([x.node]):
         if leaf.kind == "product":
             raise NotFused(f"{what} of a product")
@@ -435,7 +447,9 @@ def _viewed(x: Expr, step: Moved | Indexed, what: str) -> Expr:
             view = view.then(Indexed((None,) * new + (slice(None),) * len(view.shape)))
         own = step.within(view.shape, x.shape) if isinstance(step, Indexed) else step
         views[leaf] = _node("view", leaf.dtype, value=view.then(own))
-    return Expr(substitute((x.node,), views)[0], shape)
+    if not views:
+        raise NotFused(f"{what} of a number")
+    return Expr(substitute((x.node,), views)[0], shape, shared=True)
 
 
 def spread(roots: Sequence[Node], shape: tuple[int, ...]) -> Sequence[Node]:
@@ -552,6 +566,7 @@ class Swapped(Operators):
 
     def __init__(self, value: Expr) -> None:
         self.value = value
+        value.shared = True
 
     @property
     def T(self) -> Any:
@@ -581,6 +596,9 @@ class Swapped(Operators):
         """The expression of arrays whose axes are swapped, where it is no factor."""
         places = range(self.value.ndim)
         return self.value.moved([*places[:-2], *places[:-3:-1]])
+
+    def __bool__(self) -> bool:
+        raise self.value._refuse("the truth")
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
         return FUNCTIONS[name](self.plain, *args, **options)

@@ -38,6 +38,7 @@ def inplace(x: Array, name: str, other: Any, /) -> Array:
     """
     row: Elementwise = FUNCTIONS[name]
     if isinstance(x, Expr):
+        x.require_own(name)
         return row.apply((x, other))
     row, (x_, *rest) = row._simplified(as_operands(name, (x, other)))
     arrays = [x, *(o for o in rest if isinstance(o, Array))]

@@ -192,7 +192,8 @@ def inplace_matmul(x: Array, other: Any, /) -> Array:
         TypeError: the product's dtype cannot be cast to that of ``x``.
         ValueError: the product does not have the shape of ``x``, or ``x`` is a repeated view.
     """
-    if isinstance(x, SYMBOLS):
+    if isinstance(x, Expr):
+        x.require_own("matmul")
         return matmul(x, other)
     other = require_array(other, "matmul", "x2", x)
     if not x.ndim or other.ndim < 2:

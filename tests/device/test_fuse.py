@@ -357,7 +357,24 @@ def test_a_function_with_a_backward_of_its_own_is_not_fused(device: ck.Device) -
     assert {Path(one.filename).name for one in seen} == {Path(__file__).name}
 
 
+def part_is_written(x: Any) -> Any:
+    y = x * 2
+    part = y[1:]
+    part += 1
+    return y
+
+
+def whole_is_written(x: Any) -> Any:
+    y = x * 2
+    transposed = y.T
+    y += 1
+    return transposed * 1
+
+
 NOT_ELEMENTWISE: dict[str, tuple[Any, str]] = {
+    "write to a part": (part_is_written, "add in place of an array and a view of it"),
+    "write to the whole": (whole_is_written, "add in place of an array and a view of it"),
+    "truth": (lambda x: x * 2 if (x[:1, :1] * 0).T else x, "the truth of an array"),
     "index": (lambda x: x[[1, 0]] + x[-2:], "an index by an array"),
     "stencil": (lambda x: ck.pad(x, 1) * 2, "pad"),
     "reduction": (lambda x: x - ck.sum(x), "subtract of sum"),
@@ -380,6 +397,11 @@ def test_what_is_not_elementwise_is_called(device: ck.Device, case: Any) -> None
     np.testing.assert_array_equal(made.numpy(), function(x).numpy())
     np.testing.assert_array_equal(fused(2 * x).numpy(), function(2 * x).numpy())
     assert "is not fused: " + said.split("(")[0] in fused.source(x)
+
+
+def test_numbers_have_no_views(device: ck.Device) -> None:
+    with pytest.warns(UserWarning, match="an index of a number"):
+        assert ck.fuse(lambda x, a: x + ck.sin(a)[None])(ck.asarray(1.0), 2.0).shape == (1,)
 
 
 def heat(u: ck.Array) -> ck.Array:

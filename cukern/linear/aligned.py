@@ -91,15 +91,13 @@ class Aligned(Variant[Product]):
         own = self.of_copies(problem)
         copies = [one for one in (problem.a, problem.b) if is_misaligned(one)]
         seconds = sum(cost.launch(limits) + cost.moving(one.nbytes, one.nbytes, limits) for one in copies)
-        seconds += min(
-            library_seconds(own, limits),
-            *(
-                config.cost(own, limits)
-                for kind in (Tma, TensorCores)
-                if not kind.fits(own, limits)
-                for config in kind.configs(own, limits)
-            ),
-        )
+        products = [
+            config.cost(own, limits)
+            for kind in (Tma, TensorCores)
+            if not kind.refusal(own, limits)
+            for config in kind.configs(own, limits)
+        ]
+        seconds += min([library_seconds(own, limits), *products])
         return seconds + epilogue_seconds(problem, limits)
 
     def plan(self, problem: Product, limits: Properties) -> Callable[..., Array]:

@@ -165,3 +165,15 @@ def test_libraries_are_left_where_they_are_slow() -> None:
             if not kind.fits(problem, STAND_IN)
         }
         assert min(costs, key=costs.__getitem__) == best, costs
+
+
+def test_costs_of_copies() -> None:
+    """Also where a library alone multiplies them; a GPU without tensor maps takes longer."""
+    form = partial(fresh_layout, ck.Device("host"), ck.bfloat16)
+    batches = Product(form((2, 3, 40, 37)), form((3, 37, 25)))
+    assert Aligned.of_copies(batches).gemm is None and Aligned().cost(batches, STAND_IN) > 0
+    problem, before = (
+        Product(form((8192, 50257)), form((50257, 768))),
+        STAND_IN._replace(compute_capability=(8, 0)),
+    )
+    assert Aligned().cost(problem, before) > Aligned().cost(problem, STAND_IN)

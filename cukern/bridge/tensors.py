@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array, Storage
-from ..array.layout import Layout, fresh_layout
+from ..array.layout import ALIGNMENT, Layout, fresh_layout
 from ..cache import Cache
 from ..device import HERE, Device
 from . import memory
@@ -125,13 +125,14 @@ def _ndarray_of(tensor: Any, layout: Layout) -> Any:
 def operand_of(tensor: Any, where: Device) -> Any:
     """What a launch takes for a tensor on a GPU, and the ndarray of which it takes the id on the host.
 
-    None if the elements are not in C order.
+    None if the elements are not in C order, or begin at a GPU's address that is none of an aligned layout.
     """
     if not tensor.is_contiguous():
         return None
     if where.addressable:
         return _ndarray_of(tensor, layout_of(tensor, where))
-    return None if tensor.is_conj() or tensor.is_neg() else tensor.data_ptr()
+    address = tensor.data_ptr()
+    return None if address % ALIGNMENT or tensor.is_conj() or tensor.is_neg() else address
 
 
 def tensor_of(array: Array) -> Any:

@@ -8,13 +8,16 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pages
 import pytest
 
 import cukern as ck
+from cukern.bridge import tensors
 
 kernel = ck.Kernel(
     """
@@ -483,6 +486,13 @@ extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, float 
     blocks[0] = 3
     with ck.testing.checked(), pytest.raises(ck.KernelFault, match="reads element 8 of argument x"):
         op(x, 2.0)
+
+
+def test_repeated_launches_on_a_gpu_take_aligned_addresses() -> None:
+    where: Any = SimpleNamespace(addressable=False)
+    for address in (4096, 4100):
+        tensor = Mock(data_ptr=lambda address=address: address, is_conj=lambda: False, is_neg=lambda: False)
+        assert tensors.operand_of(tensor, where) == (None if address % 16 else address)
 
 
 def test_torch_words_of_python_and_replaced_operators(torch: Any) -> None:

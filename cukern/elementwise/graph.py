@@ -275,7 +275,9 @@ class Expr(Operators):
             ValueError: it does not broadcast to that shape.
         """
         _require_shapes("broadcast_to")
-        return Expr(self.node, np.broadcast_to(np.broadcast_to(np.False_, self.shape), shape).shape)
+        self.shared = True
+        wide = np.broadcast_to(np.broadcast_to(np.False_, self.shape), shape).shape
+        return Expr(self.node, wide, shared=True)
 
     def contiguous(self) -> Expr:
         """The symbol itself: kernels write in C order."""

@@ -2,6 +2,7 @@
 // sizes how many rows (m) and columns (n) D has, and where a row begins.
 <% include "linear/epilogue.cuh" %>
 <% include "lib/transpose.cuh" %>
+<% include "prelude/in_registers.cuh" %>
 constexpr int tile_m = << tile_m >>, tile_n = << tile_n >>, depth = << depth >>, stages = << stages >>, band = << band >>;
 constexpr int threads = << block >>;
 constexpr int chunk = 16 / sizeof(T), line = 8 * chunk;  // elements of an access, and of eight, which have 128 bytes
@@ -38,6 +39,28 @@ __device__ __forceinline__ void store(
     const Ends& epilogue, To* d, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2])
 {
     const int q = threadIdx.x % 4, g = threadIdx.x % 32 / 4;
+    if constexpr (!wide && sizeof(To) == 2) {
+        // All are rounded before any is stored: ptxas has products of warpgroups wait for each other otherwise.
+        unsigned pairs[2][COLUMNS / 8];
+        finish<COLUMNS, To>(epilogue, sizes, batch, row, column, sums, [&](int half, int x, const To(&values)[4][2]) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) pairs[half][x / 8 + i] = in_register(*(const unsigned*)values[i]);
+        });
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int own = row + 8 * half + g;
+            if (own >= sizes.m) continue;
+            To* const to = d + sizes.row(own);
+#pragma unroll
+            for (int i = 0; i < COLUMNS / 8; ++i) {
+                const int first = column + i * 8 + 2 * q;
+                const To* const two = (const To*)&pairs[half][i];
+                if (first < sizes.n) to[first] = two[0];
+                if (first + 1 < sizes.n) to[first + 1] = two[1];
+            }
+        }
+        return;
+    }
     finish<COLUMNS, To>(epilogue, sizes, batch, row, column, sums, [&](int half, int x, const To(&values)[4][2]) {
         const int own = row + 8 * half + g;
         To* const to = d + sizes.row(own);

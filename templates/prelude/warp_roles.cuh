@@ -1,6 +1,7 @@
 // What warps of a block that do different work need: barriers for some of them, registers moved between them (sm_90a), and
 // one lane of a warp to do what one thread does. All 32 lanes of a warp call each function together.
 // Source: PTX ISA, barrier, setmaxnreg, elect.
+<% include "prelude/in_registers.cuh" %>
 #ifndef CUKERN_WARP_ROLES
 #define CUKERN_WARP_ROLES
 #ifdef __CUDACC__
@@ -28,17 +29,6 @@ __device__ __forceinline__ bool elect_lane() {
     unsigned elected;
     asm volatile("{ .reg .pred elected; elect.sync _|elected, 0xffffffff; selp.u32 %0, 1, 0, elected; }" : "=r"(elected));
     return elected;
-}
-// A float, integer or pointer of 4 or 8 bytes, in a register of its own: the compiler does not compute it again where it is used.
-__device__ __forceinline__ float in_register(float value) {
-    asm volatile("" : "+f"(value));
-    return value;
-}
-template <typename T>
-__device__ __forceinline__ T in_register(T value) {
-    if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value));
-    else asm volatile("" : "+r"(value));
-    return value;
 }
 
 #else
@@ -140,11 +130,6 @@ inline void take_registers(CUKERN_HERE) {
 inline bool elect_lane(CUKERN_HERE) {
     cukern::together("elect_lane", cukern::nothing, nullptr, file, line);
     return cukern::thread_rank() % 32 == 13;  // not the one that is guessed
-}
-
-template <typename T>
-inline T in_register(T value) {
-    return value;
 }
 
 #endif

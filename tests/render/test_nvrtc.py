@@ -20,12 +20,16 @@ from layer_launches import (
     launch_product,
     launch_products_of_other_forms,
     launch_quantised,
+    only,
+    saved,
 )
 
 import cukern as ck
 from cukern import dtypes
 from cukern.launch.family import FAMILIES, Family
 from cukern.launch.variant import Variant
+from cukern.linear.tma import TMA_TILES
+from cukern.linear.variants import OneLaunch, TensorCores
 from cukern.text import render
 
 require_nvrtc()
@@ -99,6 +103,15 @@ def test_kernels_compile_for_other_architectures(launch: Callable[[Any], None], 
     with gpu_without_one(arch=arch):
         for dtype in (ck.float32, ck.bfloat16) if launch in FLOATING else (ck.float32,):
             launch(dtype)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("config", [TensorCores(*TensorCores.tiles[0]), TMA_TILES[2]], ids=["wgmma", "tma"])
+def test_products_do_not_wait_for_sums_that_are_stored_apart(config: OneLaunch) -> None:
+    """Rows of D begin at any address, and the sums are stored as they are."""
+    with gpu_without_one(), only(config):
+        x, w, c = (ck.zeros(shape, ck.bfloat16) for shape in ((304, 128), (267, 128), (267,)))
+        saved(lambda x: ck.fuse(lambda x, w, c: ck.gelu(x @ w.T + c))(x, w, c), x)
 
 
 @pytest.mark.thorough

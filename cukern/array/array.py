@@ -173,10 +173,10 @@ class Array(Memory):
 
     def _bump(self, writer: str) -> None:
         """Count a write to the memory by ``writer``."""
-        self._storage.version += 1
-        self._storage.writer = writer
-        recorder = capture_hooks.recorder()
-        if recorder is not None:
+        storage = self._storage
+        storage.version += 1
+        storage.writer = writer
+        if capture_hooks.capturing and (recorder := capture_hooks.recorder()) is not None:
             recorder.written(self, writer)
 
     @property
@@ -437,16 +437,11 @@ class Array(Memory):
         return int(self._real("an int"))
 
     def __float__(self) -> float:
-        data = self._ndarray
-        if (
-            self.device.addressable
-            and data is not None
-            and data.size == 1
-            and data.dtype.kind in "fiub"
-            and not opened
-            and capture_hooks.refuse is None
-        ):
-            return float(data.item())
+        if self.device.addressable and not opened and capture_hooks.refuse is None:
+            try:
+                return float(self._ndarray.item())
+            except (TypeError, ValueError):
+                pass  # the general path below raises the error
         return float(self._real("a float"))
 
     def __complex__(self) -> complex:

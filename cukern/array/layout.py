@@ -38,6 +38,8 @@ class Layout:
         aligned: whether the address of the first element is a multiple of :data:`ALIGNMENT`; always true on the
             host, where the compiler handles alignment.
         repeated: whether elements may share memory, as in a broadcast view.
+        numbers: by the type of a Python number, the range in which NumPy and CuPy write such numbers to an element as
+            cukern does; none where elements may share memory.
     """
 
     __slots__ = (
@@ -51,6 +53,7 @@ class Layout:
         "nbytes",
         "ndim",
         "new",
+        "numbers",
         "on_host",
         "order",
         "repeated",
@@ -72,11 +75,21 @@ class Layout:
     on_host: bool
     order: tuple[int, ...] | None
     repeated: bool
+    numbers: dict[type, tuple[float, float]]
     allocate: Callable[[], Any]
     cleared: Callable[[], Any] | None
     new: Layout | None
 
 
+#: By letter of a dtype: see :attr:`Layout.numbers`. Integers are compared with integers, which takes less time.
+_NUMBERS: dict[str, dict[type, tuple[float, float]]] = {
+    **{d: dict.fromkeys((bool, int), (np.iinfo(d).min, np.iinfo(d).max)) for d in "bhilqBHILQ"},
+    **{
+        d: {**dict.fromkeys((bool, int), (-int(most), int(most))), float: (-float(most), float(most))}
+        for d, most in (("e", np.finfo("e").max), ("f", np.finfo("f").max), ("d", np.finfo("d").max))
+    },
+    "?": {bool: (False, True)},
+}
 #: By all properties; those of new arrays in C order also by device, dtype and shape.
 _layouts: Cache[tuple[Any, ...] | None, Layout] = Cache(65536)
 
@@ -185,6 +198,7 @@ def layout(
         result.floating, result.order = dtype in INEXACT, memory_order(shape, strides, dtype.itemsize)
         result.on_host = device.addressable
         result.repeated = overlapping(shape, strides, dtype.itemsize)
+        result.numbers = {} if result.repeated else _NUMBERS.get(dtype.char, {})
         result.allocate, result.cleared, result.new = _allocator(result), None, None
         cached = _layouts.keep(key, _layouts.get(key, result))  # another thread's, if one was as quick
     return cached

@@ -74,16 +74,20 @@ class _State(threading.local):
 
 
 _state = _State()
+#: The threads with a capture in progress. Without one no thread need look for its own, which is slower.
+capturing: set[int] = set()
 
 
 def recorder() -> Recorder | None:
     """The capture in progress in this thread, or None."""
-    return _state.recorder
+    return _state.recorder if capturing else None
 
 
 def begin(recorder: Recorder | None) -> None:
     """Make ``recorder`` the capture of this thread, or end it."""
     _state.recorder = recorder
+    change = capturing.discard if recorder is None else capturing.add
+    change(threading.get_ident())
 
 
 def numbers(dtype: DType, values: Callable[[], Sequence[Any]]) -> Array | None:

@@ -13,11 +13,13 @@ import numpy as np
 from ..array import Array
 from ..array.creation import asarray, warn_of_constant
 from ..array.host_data import holds_array
+from ..array.layout import Layout
 from ..autodiff import tape, writes
 from ..autodiff.cotangents import Parts
 from ..autodiff.state import opened
 from ..device import kernels_only
-from ..device.kernels_only import allows_numpy
+from ..device.host.checked.mode import modes
+from ..device.kernels_only import allows_numpy, asked
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     normalize_axis,
@@ -37,7 +39,7 @@ from ..shape.known_views import known, viewed
 from ..shape.views import moveaxis, reshape
 from .embed import assembled, covers, place_of
 from .gather_scatter import picked_along, put_number, put_rows
-from .plain_numbers import NUMBERS, takes_number
+from .plain_numbers import takes_number
 from .search import indices_of_true
 from .take import along_axis, checked_indices, gather, integers, kernel_indices, on_device_of, taken
 
@@ -132,31 +134,35 @@ def getitem(x: Array, key: Any, /) -> Array:
     Raises:
         IndexError: the index does not fit the shape.
     """
-    kind = type(key)
-    if (kind is slice or kind is int) and not opened and x.device.addressable:
-        data = x._ndarray
-        try:
-            return view(x, (x._data if data is None else data)[key, ...])  # not a scalar
-        except IndexError:
-            pass  # the general path below raises the error
-    if (  # what _host_key says, sooner
-        kind is Array
-        and not opened
-        and not watchers
-        and (device := x.device).addressable
-        and (data := x._ndarray) is not None
-        and (data.ndim == 1 or data.flags.c_contiguous)
-        and key.device is device
-        and (at := key._ndarray) is not None
-        and at.ndim
-        and at.dtype.kind in _INDICES
-        and at.size < LARGE > data.size
-        and allows_numpy(device)
-    ):
-        try:
-            return Array._wrap(data[at], device)
-        except IndexError:
-            pass  # the general path below raises the error
+    kind, device = type(key), x.device
+    if not opened and device.addressable:
+        at: Any = None
+        if kind is int or kind is slice:
+            at = key, ...  # not a scalar
+        elif kind is tuple:
+            for part in key:
+                if type(part) is not int and type(part) is not slice:
+                    break
+            else:
+                at = key + _REST
+        elif kind is Array and key.device is device and not (watchers or modes or asked()):
+            # What _host_key says, sooner; a view may have no layout yet, and working it out takes longer.
+            data, form, of_key = x._ndarray, x._layout or x._ndarray, key._layout or key._ndarray
+            if (
+                of_key.ndim
+                and of_key.dtype.kind in _INDICES
+                and of_key.size < LARGE > form.size
+                and (form.ndim == 1 or data.flags.c_contiguous)
+            ):
+                try:
+                    return Array._wrap(data[key._ndarray], device)
+                except IndexError:
+                    pass  # the general path below raises the error
+        if at is not None:
+            try:
+                return view(x, x._ndarray[at])
+            except IndexError:
+                pass  # the general path below raises the error
     parts = key if isinstance(key, tuple) else (key,)
     if _PLAIN.issuperset(map(type, parts)):
         if not x.device.addressable or (tape.opened and tape.tracked((x,)) is not None):
@@ -191,7 +197,7 @@ def _host_indices(x: Array, part: Any) -> Any:
     """Indices or a mask of a key as an ndarray that is no part of ``x``; None where NumPy is not to take them."""
     kind = type(part)
     if kind is Array and part.device is x.device and part._storage is not x._storage:
-        part = part._data
+        part = part._ndarray
     elif kind is list and _INTEGERS.issuperset(map(type, part)):
         part = np.array(part, np.int64)
     elif kind is not np.ndarray:
@@ -232,6 +238,8 @@ _INDICES = frozenset("iub")
 _INTEGERS = frozenset((int,))
 #: The types of the parts of basic indices.
 _PLAIN = frozenset((int, slice, type(None), type(...)))
+#: Behind the parts of a basic index: NumPy's result is a view then, not a scalar.
+_REST = (...,)
 
 
 def _named(parts: Sequence[Any]) -> tuple[Any, ...]:
@@ -414,42 +422,54 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
         ValueError: ``value`` does not broadcast to the part, or ``x`` is a repeated view.
     """
     # On the host NumPy writes what needs no conversion, where nobody asks what is chosen.
-    layout = x._layout or x._planned()
-    if layout.on_host and not watchers and allows_numpy(layout.device):
-        number = type(value) in NUMBERS
-        if takes_number(x, value) if number else layout.size < LARGE and _takes_array(x, value):
-            at: Any = key
-            kind = type(key)
-            if kind is Array or kind is np.ndarray:
-                at = _host_indices(x, key) if layout.size < LARGE else None
-            elif not (number and (kind is int or kind is slice)):
-                parts = key if kind is tuple else (key,)
-                if not _PLAIN.issuperset(map(type, parts)):
+    layout, kind = x._layout or x._planned(), type(key)
+    limits = layout.numbers.get(type(value))
+    data: Any = None
+    if not layout.on_host or watchers or modes or asked():
+        pass
+    elif limits is None:
+        data = _data_beside(x, layout, value)
+    elif limits[0] <= value <= limits[1] and not x._storage.constant:  # what takes_number says, sooner
+        data = None if opened and tape.recording((x,)) else value
+    if data is not None:
+        at: Any = key
+        if kind is int or kind is slice:
+            # An array of one element is no number to NumPy.
+            at = key if limits is not None else (key, ...)
+        elif kind is Array or kind is np.ndarray:
+            at = _host_indices(x, key) if layout.size < LARGE else None
+        else:
+            parts = key if kind is tuple else (key,)
+            for part in parts:
+                if type(part) is not int and type(part) not in _PLAIN:
                     at = _host_key(x, parts)
-                elif not number and ... not in parts:
-                    at = (*parts, ...)  # an array of one element is no number to NumPy
-            if at is not None:
-                try:
-                    x._data[at] = value._data if type(value) is Array else value
-                except (IndexError, ValueError):
-                    pass  # the general path raises the error
-                else:
-                    x._bump("setitem")
-                    return
-    if not (type(value) in NUMBERS and _written_number(x, key, value)):
+                    break
+            else:
+                at = parts if limits is not None or ... in parts else (*parts, ...)
+        if at is not None:
+            try:
+                x._ndarray[at] = data
+            except (IndexError, ValueError):
+                pass  # the general path raises the error
+            else:
+                x._bump("setitem")
+                return
+    if limits is None or not _written_number(x, key, value):
         _setitem(x, key, value)
 
 
-def _takes_array(x: Array, value: Any) -> bool:
-    """Whether ``value`` is an array of the dtype of ``x``, and NumPy may write it to a part of ``x``."""
-    layout, kind = x._planned(), type(value)
-    if kind is not Array and kind is not np.ndarray:
-        return False
-    if value.dtype != layout.dtype or layout.repeated or x._storage.constant:
-        return False
-    if kind is Array and (value.device is not x.device or value._storage is x._storage):
-        return False
-    return not (opened and tape.recording((x, value) if kind is Array else (x,)))
+def _data_beside(x: Array, layout: Layout, value: Any) -> Any:
+    """The ndarray of an array of the dtype of ``x`` that NumPy may write to a part of ``x``; None of other values."""
+    kind = type(value)
+    if kind is Array and value.device is layout.device and value._storage is not x._storage:
+        data = value._ndarray
+    elif kind is np.ndarray:
+        data = value
+    else:
+        return None
+    if data.dtype != layout.dtype or layout.repeated or x._storage.constant or layout.size >= LARGE:
+        return None
+    return None if opened and tape.recording((x, value) if kind is Array else (x,)) else data
 
 
 #: Without the call of the method that finds them by name.

@@ -218,11 +218,11 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
     >>> third(ck.asarray(2.0)).item()
     48.0
     """
-    both = value_and_grad(f, argnums, has_aux)
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        result, gradient = both(*args, **kwargs)
+        result, gradients = _differentiated(_Call(f, argnums, args, kwargs), _one_number, has_aux)
+        gradient = _shaped(gradients, argnums)
         return (gradient, result[1]) if has_aux else gradient
 
     return differentiated

@@ -12,6 +12,7 @@ from ..autodiff import tape
 from ..cache import Cache
 from ..elementwise import constants
 from ..elementwise.constants import Shared
+from ..elementwise.operands import view
 from ..kernel.by_numpy import LARGE, by_numpy
 from ..kernel.plan import raw
 from .views import broadcast_to, expand_dims, reshape
@@ -28,10 +29,17 @@ def repeated(x: Array, shape: tuple[int, ...]) -> Array:
     if type(x._storage) is Shared:
         return constants.repeated(x, shape)
     own = x._layout or x._planned()
-    if own.on_host:
+    if own.on_host and own.order is None:
         return broadcast_to(x, shape)
-    cached = _layouts.get((own, shape))
-    return x._seen(_layouts.keep((own, shape), _repeated(own, shape)) if cached is None else cached)
+    wanted = _layouts.get((own, shape)) or _layouts.keep((own, shape), _repeated(own, shape))
+    if not own.on_host:
+        return x._seen(wanted)
+    # What NumPy's broadcast_to returns, at a tenth of its time.
+    data: Any = np.ndarray(shape, own.dtype, x._data, 0, wanted.strides)
+    data.flags.writeable = False
+    result = view(x, data)
+    result._layout, result._operand = wanted, id(data)
+    return result
 
 
 def _repeated(own: Layout, shape: tuple[int, ...]) -> Layout:

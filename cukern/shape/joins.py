@@ -23,6 +23,7 @@ from ..elementwise.operands import (
     public,
     recorded_many,
     require_arrays,
+    view,
 )
 from ..elementwise.ufunc import Casting, can_cast, one_out, written
 from ..kernel.by_numpy import LARGE, by_numpy
@@ -318,8 +319,11 @@ def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) 
     keys = [(*(slice(None),) * axis, slice(*part)) for part in parts]
     if isinstance(x, Expr):
         return [x[key] for key in keys]
-    with tape.stop_recording():
-        views = [x[key] for key in keys]
+    if x.device.addressable:
+        views = [view(x, x._data[key]) for key in keys]
+    else:
+        with tape.stop_recording():
+            views = [x[key] for key in keys]
     return _taken_apart(x, "split", axis, keys, views)
 
 

@@ -152,3 +152,13 @@ def test_optimizers_and_clipping_take_gradients_that_are_one_number(device: ck.D
     gradient = tape.gradient(loss, [parameter])
     optimizer.step(gradient)
     assert parameter.tolist() == [0.5, 1.5, 2.5] and gradient[0].tolist() == [1, 1, 1]
+
+
+def test_parts_of_one_gradient_are_not_copied(device: ck.Device) -> None:
+    """Parts along an inner axis alternate in memory, and share none."""
+    x, w = (ck.ones((3, n), device=device) for n in (2, 3))
+    of_x, of_w = ck.grad(lambda x, w: (ck.concat([x, w], axis=1) ** 2).sum(), (0, 1))(x, w)
+    assert not device.addressable or (of_x._storage is of_w._storage and not of_w.is_contiguous)
+    doubled(of_x)
+    assert ck.all(of_x == 4)
+    assert ck.all(of_w == 2)

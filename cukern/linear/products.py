@@ -278,7 +278,7 @@ def matmul_transposed(a: Array, b: Array) -> Array:
     view = matrix_transpose(b)
     result = matmul(a, view)
     known = _known(a, view) if takes_transposed(b) and not kernels_only.active() else None
-    if known is not None and not known.copies:
+    if isinstance(known, Plan) and not known.copies:
         _transposed_plans.keep(key, known)
     return result
 
@@ -400,7 +400,7 @@ def _pulled(factors: Callable[..., tuple[Array, Array]], g: Array, other: Array,
     x, y = factors(g, other, right)
     result = matmul(x, y)
     known, swapped = None if own else _known(x, y), factors is _of_right
-    if known is not None and not known.copies:
+    if isinstance(known, Plan) and not known.copies:
         begins = [_begin(one) for one in ((other, g) if swapped else (g, other))]
         if [_begin(x), _begin(y)] == begins:
             _pulls.keep(key, (known, swapped))

@@ -50,17 +50,9 @@ struct Kept {
         barrier_sync(1 + group, 128);
         Out* const corner = d + ((index)batch * sizes.m + row) * sizes.n + column + x;
         for (int r = warp; r < 64 && row + r < sizes.m; r += 4) {
-            Out* const first = corner + sizes.row(r);
-            const auto at = [&](int c) { return ((const Out*)to)[r * line + (c / chunk ^ r % 8) * chunk + c % chunk]; };
-            const int columns = minimum(sizes.n - column - x, line);
-            if constexpr (sizeof(Out) == 2) {  // pairs, which begin at multiples of 4 bytes
-                const int skipped = (unsigned long long)first / 2 % 2, c = 2 * lane + skipped;
-                alignas(Pair) const Out two[2] = {at(minimum(c, line - 1)), at(minimum(c + 1, line - 1))};
-                if (c + 1 < columns) *(Pair*)(first + c) = *(const Pair*)two;
-                else if (c < columns) first[c] = two[0];
-                if (skipped && lane == 0 && columns > 0) first[0] = at(0);
-            } else if (lane < columns) {
-                first[lane] = at(lane);
+#pragma unroll
+            for (int c = lane; c < line; c += 32) {
+                if (column + x + c < sizes.n) corner[sizes.row(r) + c] = ((const Out*)to)[r * line + (c / chunk ^ r % 8) * chunk + c % chunk];
             }
         }
 <% endif %>

@@ -150,6 +150,19 @@ def test_factors_whose_rows_begin_anywhere(
             close(nn.linear(a, weight, bias), sized(lambda a, w, c: a @ w.T + c, a, weight, bias))
 
 
+def test_gradients_of_factors_whose_rows_begin_anywhere(device: ck.Device) -> None:
+    a, b = random(device, "bfloat16", 40, 37), random(device, "bfloat16", 37, 25)
+    g = random(device, "bfloat16", 40, 25)
+    with PRODUCT.only("aligned copies", "tensor cores"):
+        for _ in range(2):  # and again, by what is known
+            with ck.Tape() as tape:
+                tape.watch(a, b)
+                y = a @ b
+            of_a, of_b = tape.gradient(y, [a, b], g)
+    close(of_a, sized(lambda g, b: g @ b.T, g, b))
+    close(of_b, sized(lambda a, g: a.T @ g, a, g))
+
+
 def test_libraries_are_left_where_they_are_slow() -> None:
     """At sizes of a vocabulary that is no multiple of 8, by the cost models of an H200."""
     host = ck.Device("host")

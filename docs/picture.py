@@ -181,7 +181,7 @@ def timeline() -> str:
     tiles = 4
     x = ck.ones(256 * tiles, device="host")
     with ck.testing.traced() as traces:
-        ck.Kernel(found[1], name="pipeline", block=64)(x, ck.empty_like(x), tiles, grid=1)
+        ck.Kernel(found[1], name="tiles_in_flight", block=64)(x, ck.empty_like(x), tiles, grid=1)
     return traces[0].timeline().svg() + "\n"
 
 

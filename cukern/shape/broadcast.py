@@ -29,7 +29,7 @@ def repeated(x: Array, shape: tuple[int, ...]) -> Array:
     if type(x._storage) is Shared:
         return constants.repeated(x, shape)
     own = x._layout or x._planned()
-    if own.on_host and own.order is None:
+    if own.on_host and not own.contiguous:
         return broadcast_to(x, shape)
     wanted = _layouts.get((own, shape)) or _layouts.keep((own, shape), _repeated(own, shape))
     if not own.on_host:

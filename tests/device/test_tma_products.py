@@ -260,7 +260,7 @@ def test_sums_begin_with_a_row(device: ck.Device) -> None:
 
 @pytest.mark.parametrize(
     "tile",
-    [TALL, SQUARE, DEFERRED, LOADS, SMALL_LOADS],
+    [TALL, SQUARE, DEFERRED, LOADS, pytest.param(SMALL_LOADS, marks=pytest.mark.thorough)],
     ids=["tall", "square", "deferred", "loads", "small"],
 )
 def test_copies_and_products_at_any_time(tile: Tma) -> None:
@@ -353,7 +353,9 @@ def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, planted: Planted)
         run()
 
 
-@pytest.mark.parametrize("tile", [TALL, SMALL_LOADS], ids=["tall", "loads"])
+@pytest.mark.parametrize(
+    "tile", [TALL, pytest.param(SMALL_LOADS, marks=pytest.mark.thorough)], ids=["tall", "loads"]
+)
 def test_a_block_ends_when_the_others_have_arrived(monkeypatch: pytest.MonkeyPatch, tile: Tma) -> None:
     """Blocks of a cluster arrive at each other's barriers, up to the last k-block."""
     host = ck.Device("host")

@@ -89,11 +89,8 @@ def _headers(folder: Path, *more: Path) -> tuple[str, ...]:
 def _version(include: Path) -> str:
     """The version of CUDA whose headers a folder has, as ``cuda.h`` defines it; "" if it has none."""
     header = include / "cuda.h"
-    found = (
-        re.search(r"define CUDA_VERSION (\d+)", header.read_text(errors="replace"))
-        if header.is_file()
-        else None
-    )
+    text = header.read_text(errors="replace") if header.is_file() else ""
+    found = re.search(r"define CUDA_VERSION (\d+)", text)
     return found[1] if found else ""
 
 

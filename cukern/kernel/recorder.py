@@ -285,15 +285,9 @@ def _recorded(chosen: Path, kernel_class: type[Kernel]) -> Recorded:
     if described.get("format") != _FORMAT:
         raise ValueError(f"{chosen}: expected a launch that CUKERN_RECORD has kept")
     about = described["kernel"]
-    kernel = kernel_class(
-        about["text"],
-        tuple(about["block"]),
-        about["label"].strip(
-            "<>"
-        ),  # which is not that of a part of a plain text, whose lines have other numbers
-        plain=about["plain"],
-        **_read_variables(about["variables"]),
-    )
+    # A template is named by its label: as a part of a plain text the kernel's name would give lines other numbers.
+    label, variables = about["label"].strip("<>"), _read_variables(about["variables"])
+    kernel = kernel_class(about["text"], tuple(about["block"]), label, plain=about["plain"], **variables)
     kernel.name = about["name"]
     if about["entry"] is not None:
         kernel = kernel[about["entry"]]

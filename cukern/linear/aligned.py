@@ -66,7 +66,7 @@ def aligned(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class Aligned(Variant[Product]):
-    """The product of aligned copies on the tensor cores, and a separate epilogue."""
+    """The product of aligned copies, by the fastest variant for these, and a separate epilogue."""
 
     name = "aligned copies"
     needs = (8, 0)

@@ -160,9 +160,8 @@ class Tma(OneLaunch):
     def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
         """See :class:`.OneLaunch`."""
         prog, begins = _begun(program, gemm) if self.deferred else (program, 0)
-        gemm = (
-            gemm if gemm.whole_rows else gemm._replace(paired=())
-        )  # the last pair of a row may be half of one
+        if not gemm.whole_rows:  # the last pair of a row may be half of one
+            gemm = gemm._replace(paired=())
         count, blocks = self.count(gemm), self.blocks or limits.multiprocessors
         most = max(1, blocks // self.cluster) * self.cluster
         fewest = divide_up(count, divide_up(count, most))  # of blocks that make as many tiles each

@@ -1,9 +1,13 @@
-"""Arrays that are computed when something first reads their memory: cotangents that often nobody reads."""
+"""Arrays that are computed when something first reads their memory: cotangents that often nobody reads.
+
+While a function is traced (:mod:`..elementwise.pending`), all results of elementwise functions are such arrays.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from .array import Array, Storage
 from .layout import Layout
@@ -51,16 +55,20 @@ def _computed(name: str) -> Any:
     """A part of an array, which becomes an ordinary one."""
 
     def part(self: Any) -> Any:
-        compute = _MEMORY.__get__(self)
-        self.__class__ = Array
-        made = compute()
-        made._planned()
-        self._ndarray = made._ndarray if made.shape == self.shape else None
-        self._memory = made._ndarray.data if made._memory is None else made._memory
-        self._operand = made._operand
+        settled(self, _MEMORY.__get__(self)())
         return getattr(self, name)
 
     return property(part)
+
+
+def settled(x: Any, made: Array) -> None:
+    """Make an array that is not computed yet an ordinary one, with the memory of another of its layout."""
+    made._planned()
+    x.__class__ = Array
+    x._ndarray = made._ndarray if made.shape == x.shape else None
+    there = made._memory is not None or made.device.addressable
+    x._memory = made._memory if there else made._ndarray.data
+    x._operand = made._operand
 
 
 for _name in ("_memory", "_ndarray", "_operand"):
@@ -77,3 +85,41 @@ def deferred(x: Array) -> Callable[[], Array] | None:
     """What computes an array that is not computed yet; else None."""
     compute: Callable[[], Array] | None = _MEMORY.__get__(x) if type(x) is Deferred else None
     return compute
+
+
+class Trace(Protocol):
+    """Operations of a thread that wait."""
+
+    def write(self, x: Array) -> None:
+        """Compute what reads the memory of ``x``, which is about to be written."""
+
+
+class _Thread(threading.local):
+    trace: Any = None
+
+
+_thread = _Thread()
+#: The threads in which a function is traced. Without one no thread need look for its own trace, which is slower.
+tracing: set[int] = set()
+
+
+def trace() -> Any:
+    """The trace of this thread, or None."""
+    return _thread.trace
+
+
+def begin(trace: Trace | None) -> Trace | None:
+    """Make ``trace`` that of this thread, or none; return the one before."""
+    before: Trace | None = _thread.trace
+    _thread.trace = trace
+    change = tracing.discard if trace is None else tracing.add
+    change(threading.get_ident())
+    return before
+
+
+def about_to_write(*arrays: Array | None) -> None:
+    """Compute what waits and reads the memory of these arrays, before it is written."""
+    if tracing and (active := _thread.trace) is not None:
+        for one in arrays:
+            if one is not None:
+                active.write(one)

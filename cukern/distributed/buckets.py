@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..array import Array
+from ..array.deferred import about_to_write
 from ..autodiff.tape import stop_recording
 from ..nn.parameter import Parameter
 from ..optim.optimizer import Optimizer
@@ -44,6 +45,7 @@ class Bucket(Flat):
     def unpack(self, flat: Array, parameters: Sequence[Array]) -> None:
         """Set the members to their values in flat memory."""
         members = [parameters[i] for i in self.members]
+        about_to_write(*members)
         with stop_recording():
             values = self.cut(flat)
             for k, one in enumerate(members):

@@ -14,6 +14,7 @@ from .. import dtypes
 from .. import namespace as ops
 from ..array import Array, copied
 from ..array.creation import zeros, zeros_like
+from ..array.deferred import about_to_write
 from ..autodiff import tape
 from ..dtypes import DType
 from ..elementwise.operands import normalize_axis, require_array
@@ -67,6 +68,7 @@ def all_reduce(x: Array, op: str = "sum", group: Group | None = None, *, out: Ar
     if target is None or tape.recording((x, target)) or not _holds(target, x):
         result: Array = _AllReduce.apply(x, op, group)
         return written("all_reduce", result, target)
+    about_to_write(target)
     reduced(x, op, group, out=target)()
     target._bump("all_reduce")
     return target

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..array import Array
+from ..array.deferred import about_to_write
 from ..autodiff.tape import stop_recording
 from ..nn.parameter import Parameter
 from ..optim.optimizer import Optimizer
@@ -82,6 +83,7 @@ class Parts:
         with stop_recording():
             if self._versions != self._written():
                 self._take()
+        about_to_write(*self._flats)
         optimizer._step(gradients, gather)
         for number, (bucket, flat) in enumerate(zip(self._buckets, self._flats, strict=True)):
             gather(number)  # where no launch has updated it

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
+from ..array.deferred import about_to_write, trace, tracing
 from ..array.operators import CALLS, FUNCTIONS
 from ..autodiff import recompute, tape
 from ..cache import Cache
@@ -97,7 +98,7 @@ def _record(
             pull = partial(pulled, backward, totals)
             adds = backward.program is not None and totals is None
             operation = tape.Operation(plan.program.name, forms, plan.layouts, pull, adds=adds)
-            if backward.program is not None:
+            if backward.program is not None and not tracing:
                 _expect(plan, backward, backward.program)
         inputs, outputs = backward.saved("input"), backward.saved("output")
         repeats = needs is not _TWICE and not outputs and len(outs) == 1 and len(set(inputs)) == len(arrays)
@@ -164,7 +165,8 @@ def pulled(
         inputs += added
         numbers = [scalars[k] for k in backward.scalars] if scalars else ()
         both = None
-        if totals and needs and all(needs[one.result] for one in totals.sums) and not tape.recording(inputs):
+        summing = totals and needs and all(needs[one.result] for one in totals.sums)
+        if totals and summing and not tracing and not tape.recording(inputs):
             both = summed.evaluate(backward, totals, inputs, numbers)
         gradients, sums = (evaluate(backward.program, inputs, numbers), {}) if both is None else both
     cotangents_of: list[Array | None] = []
@@ -236,6 +238,8 @@ class Elementwise(Ufunc):
         """Apply the function to arrays, numbers, or the symbols of a fused function."""
         if self.defaults and len(operands) < len(self.operands):
             operands += self.defaults[len(operands) - len(self.operands) :]
+        if tracing and trace() is not None:
+            return self._apply(operands)
         key: list[Any] = []
         for one in operands:
             key.append(one._layout or one._planned() if isinstance(one, Array) else type(one))
@@ -288,7 +292,7 @@ class Elementwise(Ufunc):
             return self.apply((asarray(operands[0]), *operands[1:]))
         forward = self._program(tuple(kinds))
         plan = planned(forward, arrays)
-        if self._is_repeated(operands):
+        if self._is_repeated(operands) and not tracing:
             layouts = [one._layout if isinstance(one, Array) else type(one) for one in operands]
             which: Any = tuple(isinstance(one, Array) for one in operands) if scalars else None
             if _of_default(forward):
@@ -332,6 +336,7 @@ class Elementwise(Ufunc):
         if result != out.dtype:
             outputs = (cast(forward.outputs[0], out.dtype),)
             forward = program(self.name, outputs, forward.inputs, forward.scalars)
+        about_to_write(out)
         datas = [out._data if _same(one, out) else one._data for one in arrays]
         shared = out.device.xp.may_share_memory
         if any(data is not out._data and shared(data, out._data) for data in datas):
@@ -473,7 +478,7 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
     """
     if dtypes.stand_ins:
         dtype = dtypes.as_named(dtype)
-    if type(x) is Array and device is None:
+    if type(x) is Array and device is None and not tracing:
         if not copy and x.dtype is dtype:
             return x
         key = (x._layout or x._planned(), type(dtype), dtype)
@@ -496,6 +501,6 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
         return x
     dtypes.refuse_real("astype", x.dtype, wanted)
     plan = planned(program("astype", (cast(input_node(0, x.dtype), wanted),), (x.dtype,)), (x,))
-    if type(dtype) not in (type, str):  # float and complex name other dtypes after the default one was set
+    if type(dtype) not in (type, str) and not tracing:  # float and complex name other dtypes after the default one was set
         _casts.keep((x._planned(), type(dtype), dtype), plan)
     return _launched(plan, (x,), ())[0]

@@ -394,7 +394,21 @@ class Broadcast(NamedTuple):
         return FUNCTIONS["broadcast_to"](x, self.sizes)
 
 
-Step = Moved | Indexed | Broadcast
+class Reshaped(NamedTuple):
+    """A view of an array in C order in another shape."""
+
+    sizes: tuple[int, ...]
+
+    def shape(self, of: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the view of an array."""
+        return self.sizes
+
+    def of(self, x: Any) -> Any:
+        """The view of an array."""
+        return FUNCTIONS["reshape"](x, self.sizes)
+
+
+Step = Moved | Indexed | Broadcast | Reshaped
 
 
 class View(NamedTuple):
@@ -414,11 +428,20 @@ class View(NamedTuple):
         """The view of this one."""
         return View(self.array, (*self.steps, step), step.shape(self.shape))
 
+    def node(self, dtype: DType) -> Node:
+        """The node of what is read."""
+        return _node("view", dtype, value=self)
+
 
 def _view_of(leaf: Node) -> View:
     """What is read of an array by an input or a view."""
     view: View = leaf.value if leaf.kind == "view" else View(leaf.value, (), state.shapes[leaf.value])
     return view
+
+
+def array_reads(node: Node) -> list[tuple[Node, View]]:
+    """The inputs and views of an expression, with what each reads."""
+    return [(leaf, _view_of(leaf)) for leaf in order((node,)) if leaf.kind in ("input", "view")]
 
 
 def _require_shapes(what: str) -> None:

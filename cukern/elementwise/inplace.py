@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..array import Array
+from ..array.deferred import about_to_write, trace, tracing
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape, writes
 from ..autodiff.cotangents import form_of
@@ -18,6 +19,7 @@ from ..kernel.plan import apart
 from .function import Elementwise, as_operands, pulled
 from .graph import Expr, cast
 from .operands import public
+from .pending import Pending
 from .plan import launch_into, run_into
 from .program import Program, program
 from .ufunc import can_cast
@@ -71,6 +73,10 @@ def _program(row: Elementwise, x: Array, operands: Sequence[Any]) -> Program:
 def _write(forward: Program, arrays: Sequence[Array], scalars: Sequence[Any]) -> None:
     """Overwrite the first of ``arrays``."""
     x = arrays[0]
+    if tracing and (active := trace()) is not None and active.rewritten(forward, arrays, scalars):
+        x._bump(forward.name)
+        return
+    about_to_write(x)
     if len(arrays) == 1:
         own = x._layout or x._planned()
         launch_into(forward, x.device, (own, own), (True,), (), scalars, x._operand)
@@ -110,7 +116,7 @@ def check_writable(x: Array, name: str, recording: bool) -> None:
 
 def _check_recordable(x: Array, name: str) -> None:
     message = f"in-place {name} on an array that a tape tracks: write x = cukern.{name}(x, y)"
-    if type(x) is not Array or writes.is_leaf(x):
+    if type(x) not in (Array, Pending) or writes.is_leaf(x):
         raise GradientError(message)
     if _holders(x) > _ALONE:
         raise GradientError(f"{message}, or x.at[key] for a part of one: other arrays share its memory")

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array
+from ..array.deferred import trace, tracing
 from ..array.layout import Layout, axes_in_memory, fresh_layout, layout_of
 from ..array.making import Maker, maker
 from ..autodiff import tape
@@ -334,6 +335,9 @@ def planned(program: Program, arrays: Sequence[Array]) -> Plan:
         DeviceError: the arrays are on different devices.
         ValueError: their shapes do not broadcast.
     """
+    if tracing and (active := trace()) is not None:
+        waiting: Plan = active.plan(program, arrays)
+        return waiting
     layouts = []
     for one in arrays:
         layouts.append(one._layout or one._planned())

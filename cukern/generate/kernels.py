@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from .. import dtypes
 from ..array import Array
 from ..array.creation import empty
+from ..array.deferred import about_to_write
 from ..device import Device
 from ..device.interface import CompiledFunction
 from ..kernel import Kernel
@@ -66,6 +67,7 @@ def add_norm(
         post: the weight of the norm of ``delta``, which is added as it is when None.
         kind: the quantisation of the next weights, for a result as :class:`Planes`; an array like ``x`` when None.
     """
+    about_to_write(x)
     device, columns = x.device, x.shape[-1]
     width = _ROUNDED if kind is not None else _PACK if columns % _PACK == 0 else 1
     most = max(32, power_of_two(divide_up(columns, width)))
@@ -154,6 +156,7 @@ def append_heads(
     arrays = (*projected, *weights, table, lengths, queries, cache.keys, cache.values)
     steps = (one._data.strides[1] // one.itemsize for one in projected)
     numbers = (*steps, heads, key_heads, length, cache.capacity, rows, eps)
+    about_to_write(cache.keys, cache.values)
     if rows:
         launch(device, function, divide_up(rows, block // threads), block, (*map(_data, arrays), *numbers))
         for one in (cache.keys, cache.values):
@@ -244,6 +247,7 @@ def attend(
         steps = (one._data.strides[0] // one.itemsize for one in projected)
         window = cache.capacity if scores.window is None else scores.window
         numbers = (*steps, key_heads, cache.capacity, window, scores.scale, scores.cap or 1.0, eps)
+        about_to_write(cache.keys, cache.values)
         launch(device, function, batch * key_heads * shares * _PARTS, 32 * warps, (*arrays, *numbers))
     for one in (cache.keys, cache.values):
         one._bump("attend")

@@ -10,6 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
+from ..array.deferred import about_to_write
 from ..array.layout import address
 from ..autodiff import tape
 from ..elementwise.function import astype
@@ -88,6 +89,7 @@ def copyto(dst: Array, src: Any, casting: Casting = "same_kind", where: Any = Tr
     [1.0, 0.0, 3.0]
     """
     dst = require_written(dst, "copyto", "dst")
+    about_to_write(dst)
     plain = where is True and type(src) is Array and not dst._storage.constant
     if plain and not (dst._layout or dst._planned()).repeated and _copied(dst, src):
         dst._bump("copyto")
@@ -146,6 +148,7 @@ def put(x: Array, /, ind: Any, v: Any, mode: Literal["raise", "wrap", "clip"] = 
     [10, 1, 2, 20]
     """
     x = require_written(x, "put")
+    about_to_write(x)
     expect_mode(mode, "put")
     plain = mode == "raise" and x.size >= MANY and takes_number(x, v) and x.is_contiguous
     if plain and _put_number(x, integers(ind, x, "put"), v):

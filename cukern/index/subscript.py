@@ -12,8 +12,10 @@ import numpy as np
 
 from ..array import Array
 from ..array.creation import asarray, warn_of_constant
+from ..array.deferred import about_to_write, trace, tracing
 from ..array.host_data import holds_array
 from ..array.layout import Layout
+from ..array.operators import FUNCTIONS
 from ..autodiff import tape, writes
 from ..autodiff.cotangents import Parts
 from ..autodiff.state import opened
@@ -29,6 +31,7 @@ from ..elementwise.operands import (
     require_written,
     view,
 )
+from ..elementwise.pending import Pending, write_pending
 from ..elementwise.row import convert_scalar, is_scalar
 from ..errors import GradientError
 from ..kernel.by_numpy import LARGE, MANY, by_numpy, watchers
@@ -255,6 +258,7 @@ def _named(parts: Sequence[Any]) -> tuple[Any, ...]:
 
 @on_device
 def _getitem(x: Array, key: Any) -> Array:
+    """:func:`getitem` without what is known of the array's memory."""
     parts = _parts(key, x)
     if not any(map(_advanced, parts)):
         key_parts = key if isinstance(key, tuple) else (key,)
@@ -422,6 +426,10 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
         ValueError: ``value`` does not broadcast to the part, or ``x`` is a repeated view.
     """
     # On the host NumPy writes what needs no conversion, where nobody asks what is chosen.
+    if tracing:
+        if (active := trace()) is not None and active.assign(x, key, value):
+            return
+        about_to_write(x)
     layout, kind = x._layout or x._planned(), type(key)
     limits = layout.numbers.get(type(value))
     data: Any = None
@@ -472,6 +480,7 @@ def _data_beside(x: Array, layout: Layout, value: Any) -> Any:
     return None if opened and tape.recording((x, value) if kind is Array else (x,)) else data
 
 
+FUNCTIONS["basic_view"] = _getitem
 #: Without the call of the method that finds them by name.
 Array.__getitem__, Array.__setitem__ = getitem, setitem  # type: ignore[assignment, method-assign]
 
@@ -506,8 +515,11 @@ def _setitem(x: Array, key: Any, value: Any) -> None:
     if isinstance(part, Rows):
         _put(x, part.indices, part.sizes, part.shape, value, "x[key] = value")
     elif part is not None:
-        source = _source(x, value)
         target = x._data[(*part, ...)]
+        if type(value) is Pending and write_pending(value, target, x.dtype):
+            x._bump("setitem")
+            return
+        source = _source(x, value)
         data = apart(x.device, source._data, target)
         if kernels_only.active() and data.ndim <= target.ndim:
             data = x.device.xp.broadcast_to(data, target.shape)
@@ -536,6 +548,7 @@ def _written(data: Any, sizes: tuple[int, ...], indices: Any, number: Any) -> No
 @on_device
 def put(x: Array, indices: Any, value: Any, name: str) -> None:
     """Write ``value``, broadcast to the shape of ``indices``, to these indices of the flattened ``x``."""
+    about_to_write(x)
     value = _stacked(x, value)
     _writable(x, value, name)
     _put(x, x.device.xp.ascontiguousarray(indices).reshape(-1), (1, x.size, 1), indices.shape, value, name)
@@ -609,6 +622,7 @@ def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int | None = 
         ValueError: the shapes do not fit.
     """
     require_written(x, "put_along_axis")
+    about_to_write(x)
     if x.size >= MANY and takes_number(x, values) and isinstance(indices, Array):
         try:
             if _PUT_ALONG(x, integers(indices, x, "put_along_axis"), values, axis):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..array import Array
+from ..array.deferred import about_to_write, tracing
 from ..autodiff import tape, writes
 from ..cache import Cache
 from ..device import Device, bundles, capture_hooks
@@ -112,6 +113,8 @@ class BoundKernel:
             raise LaunchError(
                 f"{name}: expected {len(self._converters)} arguments ({wanted}), got {len(args)}"
             )
+        if tracing:
+            about_to_write(*self._into(args))
         values = [convert(arg) for convert, arg in zip(self._converters, args, strict=True)]
         if self._written or self._maps:
             arguments.check_overlap(self.signature, args, values, self._written)
@@ -139,10 +142,15 @@ class BoundKernel:
         prepared = self.function.prepare(blocks, self.block, shared, ())
         return Repeat(self, prepared, self._converters, self._written, args)
 
-    def _bump(self, args: Sequence[Any]) -> None:
+    def _into(self, args: Sequence[Any]) -> list[Array]:
+        """The arrays of a launch that it may write."""
         written = arguments.arrays_in([args[i] for i in self._written])
         if self._maps:
             written += [args[i].array for i in self._maps if args[i].writes]
+        return written
+
+    def _bump(self, args: Sequence[Any]) -> None:
+        written = self._into(args)
         for array in written:
             array._bump(self.signature.name)
         if tape.active():

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.deferred import about_to_write
 from ..autodiff import tape
 from ..device import Device
 from ..device.interface import Texels, TextureForm, TextureObject
@@ -178,6 +179,7 @@ class Surface(_Sampled):
         Raises:
             LaunchError: the array is of another kind, or is not contiguous.
         """
+        about_to_write(array)
         data = self._fitting(array, "array")
         if not data.flags.c_contiguous or array._storage.constant:
             raise LaunchError("Surface: array: expected one in C order that may be written")

@@ -12,6 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import full
+from ..array.deferred import about_to_write
 from ..array.layout import Layout, address
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape, writes
@@ -211,6 +212,7 @@ def inplace_matmul(x: Array, other: Any, /) -> Array:
         raise ValueError(f"matmul: a result of shape {result.shape} does not fit an array of shape {x.shape}")
     result = astype(result, x.dtype, copy=False)
     tracking = tape.tracked((result,))
+    about_to_write(x)
     write(x.device, x._data, result._data)
     x._bump("matmul")
     if tracking is not None:

@@ -9,6 +9,7 @@ from typing import Any, Self
 from .. import dtypes, pytree
 from ..array import Array
 from ..array.creation import array, asarray
+from ..array.deferred import about_to_write
 from ..autodiff import tape
 from ..device import Device, capture_hooks
 from ..elementwise.operands import on_device
@@ -155,6 +156,7 @@ class Module(Tree):
         for _, value in _walk(self, hidden=True):
             if isinstance(value, Array) and dtypes.info(value.dtype).kind == "f" and value.dtype != wanted:
                 writes = value._storage.version
+                about_to_write(value)
                 with tape.stop_recording():
                     value._replace(asarray(value, dtype=wanted, copy=True))
                 value._storage.version = writes  # counts as a write for tapes that saved the array
@@ -323,6 +325,7 @@ def _walk(
 def _write(target: Array, values: Array) -> None:
     """Copy host values into an array, in place, on its own device."""
     source = asarray(values, dtype=target.dtype, device=target.device)
+    about_to_write(target)
     target._data[...] = source._data
     target._bump("load_state_dict")
 

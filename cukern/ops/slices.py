@@ -12,6 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, device_of
+from ..array.deferred import about_to_write
 from ..array.layout import address
 from ..autodiff import tape
 from ..elementwise.function import as_operands, astype
@@ -176,6 +177,7 @@ def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
     """
     if require_written(x, "fill_diagonal").ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
         raise ValueError(f"fill_diagonal: x: expected two axes, or more of one size, got shape {x.shape}")
+    about_to_write(x)
     rows, columns = x.shape[0], x.shape[1]
     plain = x.ndim == 2 and x.device.addressable and x.is_contiguous and takes_number(x, val)
     every = slice(0, x.size if wrap else columns * columns, columns + 1)

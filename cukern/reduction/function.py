@@ -13,6 +13,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
+from ..array.deferred import trace, tracing
 from ..array.layout import layout_of
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
@@ -248,8 +249,8 @@ class Reduce:
         )
         if plain and simple and isinstance(x, Array):
             layout = x._layout or x._planned()
-            plan = None if watchers else PLANS.get((self, layout, axis, keepdims))
-            if plan is None and self.result == "float":
+            plan = None if watchers or tracing else PLANS.get((self, layout, axis, keepdims))
+            if plan is None and self.result == "float" and not tracing:
                 plan = cached(dtypes.get_default_dtype(), self, layout, axis, keepdims)
             if plan is not None:
                 y = plan.run((x,), (), parameter)
@@ -338,15 +339,21 @@ class Reduce:
             arrays, scalars, key = evaluate(mapped, arrays, scalars), (), ()
             mapped = load(arrays[0].dtype, arrays[0].dtype)
             tracking = tape.tracked(arrays)
-        plan = planned(arrays, self.row, mapped, axes, keepdims, result)
+        of: tuple[Any, ...] = (arrays, scalars, mapped)
+        if tracing and (active := trace()) is not None:
+            of, key = active.operands(mapped, arrays, scalars), ()
+        plan = planned(of[0], self.row, of[2], axes, keepdims, result)
         if plan.problem.count == 0 and not (self.row.empty or empty):
             raise ValueError(
                 f"{self.name}: no value to reduce along axes {axes} of shape {plan.problem.shape}"
             )
         if key:
             PLANS.keep(key, plan)
-        y = plan.run(arrays, scalars, parameter)
+        y = plan.run(of[0], of[1], parameter)
         if tracking is not None:
+            if of[2] is not mapped:
+                layouts = tuple([one._layout or one._planned() for one in arrays])
+                plan = Plan(Reducing(self.row, mapped, layouts, axes, keepdims, result))
             self._record(plan, arrays, scalars, parameter, y, tracking)
         return y
 

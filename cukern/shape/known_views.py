@@ -12,6 +12,7 @@ from ..autodiff import tape
 from ..autodiff.cotangents import Parts
 from ..cache import Cache
 from ..elementwise.operands import recorded, view
+from ..elementwise.pending import Pending, pending_view
 
 
 class _View(NamedTuple):
@@ -37,7 +38,7 @@ _PLAIN = frozenset((str, int, type(None)))
 
 def known(x: Array, key: tuple[Any, ...]) -> Array | None:
     """The view of ``x`` for which :func:`viewed` got ``key`` for an array of this layout; else None."""
-    if not _PLAIN.issuperset(map(type, key)) or not isinstance(x, Array):
+    if not _PLAIN.issuperset(map(type, key)) or not isinstance(x, Array) or type(x) is Pending:
         return None
     cached = _views.get((x._layout or x._planned(), *key))
     if cached is None:
@@ -135,6 +136,8 @@ def viewed(
     """
     if not isinstance(x, Array):
         return take(x)
+    if type(x) is Pending and (pending := pending_view(x, take)) is not None:
+        return recorded_by(x, pending, vjp, key)  # type: ignore[arg-type]
     data = take(x._data)
     own = x._layout or x._planned()
     backwards = not own.on_host and min(data.strides, default=0) < 0

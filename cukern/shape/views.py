@@ -314,12 +314,17 @@ def broadcast_to(x: Array, /, shape: Shape) -> Array:
     if (result := known(x, key)) is not None:
         return result
     try:
-        if isinstance(x, Expr):
-            return x.broadcast(sizes)
         # The tape itself sums a gradient to the shape of its input.
-        return viewed(x, partial(x.device.xp.broadcast_to, shape=sizes), lambda g: g, key)
+        return viewed(x, partial(_broadcast, sizes, getattr(x, "device", None)), lambda g: g, key)
     except ValueError:
         raise ValueError(f"broadcast_to: shape {x.shape} does not broadcast to {sizes}") from None
+
+
+def _broadcast(shape: tuple[int, ...], device: Any, data: Any) -> Any:
+    """The view of an ndarray or a symbol that is broadcast to a shape."""
+    if isinstance(data, Expr):
+        return data.broadcast(shape)
+    return (np if isinstance(data, np.ndarray) else device.xp).broadcast_to(data, shape)
 
 
 @public

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...array import Array
+from ...array.deferred import about_to_write
 from ...array.layout import ALIGNMENT, Layout, layout
 from ...autodiff import tape
 from ...errors import LaunchError
@@ -55,6 +56,7 @@ def normalized(
     moves = moments[0] is not None and not problem.constant
     by, number = (momentum, 0.0) if isinstance(momentum, Array) else (None, float(momentum))
     if moves:
+        about_to_write(*moments)
         _require_apart(name, (*moments, by, *primals))
     plan = CHANNEL_NORM(problem)
     y: Array

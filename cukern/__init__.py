@@ -16,6 +16,7 @@ from .device.precision import get_matmul_precision, matmul_precision, set_matmul
 from .dtypes import default_dtype, get_default_dtype, result_type, set_default_dtype
 from .errors import *  # noqa: F403
 from .function import *  # noqa: F403
+from .jit import jit
 from .kernel import Kernel
 from .kernel.tensor_map import TensorMap
 from .namespace import *  # noqa: F403
@@ -121,6 +122,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "jit",
     "kernels_only",
     "lib",
     "linalg",

@@ -11,7 +11,7 @@ from . import pytree
 from .array import Array
 from .array.deferred import trace
 from .capture import Captured
-from .elementwise.pending import Trace
+from .elementwise.pending import Launched, Trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,6 +42,13 @@ class Jitted(Generic[P, R]):
         if trace() is not None:
             return self._function(*args, **kwargs)
         return self._captured(*args, **kwargs)
+
+    def kernels(self, *args: P.args, **kwargs: P.kwargs) -> list[Launched]:
+        """The launches of elementwise kernels of a call with these arguments, which runs."""
+        with Trace(self._name) as active:
+            result = self._function(*args, **kwargs)
+            active.settle(leaf for leaf in pytree.leaves(result) if isinstance(leaf, Array))
+        return active.kernels
 
     def _traced(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The function, whose elementwise operations wait."""

@@ -34,7 +34,7 @@ ORDER = """
     ops
     function transforms
     namespace tree
-    linalg fft io lib capture random sparse polynomial
+    linalg fft io lib capture jit random sparse polynomial
     nn
     quant
     gguf generate

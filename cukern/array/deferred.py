@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ..device.capture_hooks import tracing
 from .array import Array, Storage
 from .layout import Layout
 
@@ -99,8 +100,6 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-#: The threads in which a function is traced. Without one no thread need look for its own trace, which is slower.
-tracing: set[int] = set()
 
 
 def trace() -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.deferred import tracing
 from ..array.creation import arange, asarray, beside, zeros
 from ..elementwise.function import astype
 from ..elementwise.operands import (
@@ -73,7 +74,7 @@ _COLUMN_STACK = by_numpy("column_stack", alike=True)(lambda _, *arrays: np.colum
 def copy(x: Array, /) -> Array:
     """A differentiable copy of ``x`` in C order."""
     x = require_array(x, "copy")
-    if (copied := _COPY(x)) is not None:
+    if not tracing and (copied := _COPY(x)) is not None:
         return copied  # type: ignore[no-any-return]
     return astype(x, x.dtype) if x.is_contiguous else x.contiguous()
 

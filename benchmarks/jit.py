@@ -1,0 +1,231 @@
+"""Programs written as NumPy, by operations one after another, by `ck.jit`, `torch.compile` and `jax.jit`.
+
+Usage: python benchmarks/jit.py [--scale N] [--only WORD] [--out FILE]
+
+Random data; every side's results are compared with the same program in NumPy's float64 on a part of the data, or with
+cukern's operations one by one where a part does not do. Times are those of the device, by turns; "limit" is the time of
+a copy that reads and writes as many bytes as the program's arguments and results have. `--scale` divides sizes, for a
+try without a GPU.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import numpy as np
+from measure import Benchmark, torch
+
+import cukern as ck
+
+try:
+    import jax
+    import jax.numpy as jnp
+except ImportError:
+    jax = jnp = None
+
+
+class Numbers:
+    """What the libraries name differently.
+
+    Args:
+        xp: the library.
+    """
+
+    def __init__(self, xp: Any) -> None:
+        self.xp = xp
+
+    def erf(self, x: Any) -> Any:
+        """The error function."""
+        return jax.scipy.special.erf(x) if self.xp is jnp else self.xp.erf(x)
+
+    def std(self, x: Any) -> Any:
+        """The standard deviation of rows, as a column."""
+        if self.xp is torch:
+            return x.std(1, correction=0, keepdim=True)
+        return self.xp.std(x, axis=1, keepdims=True)
+
+    def mean(self, x: Any) -> Any:
+        """The mean of rows, as a column."""
+        return x.mean(1, keepdim=True) if self.xp is torch else x.mean(axis=1, keepdims=True)
+
+    def put(self, x: Any, key: Any, value: Any) -> Any:
+        """A copy of an array with other values at a key."""
+        if self.xp is jnp:
+            return x.at[key].set(value)
+        new = x.clone() if self.xp is torch else x.copy()
+        new[key] = value
+        return new
+
+    def roll(self, x: Any, shift: int, axis: int) -> Any:
+        """An array shifted cyclically."""
+        return self.xp.roll(x, shift, axis)
+
+
+INNER = (slice(1, -1), slice(1, -1))
+
+
+def heat(of: Numbers, u: Any) -> Any:
+    """Ten explicit steps of the heat equation, with fixed values at the border."""
+    for _ in range(10):
+        around = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
+        u = of.put(u, INNER, u[INNER] + 0.1 * (around - 4 * u[INNER]))
+    return u
+
+
+def sobel(of: Numbers, x: Any) -> Any:
+    """The size of an image's gradient."""
+    across = (x[:-2, 2:] + 2 * x[1:-1, 2:] + x[2:, 2:]) - (x[:-2, :-2] + 2 * x[1:-1, :-2] + x[2:, :-2])
+    down = (x[2:, :-2] + 2 * x[2:, 1:-1] + x[2:, 2:]) - (x[:-2, :-2] + 2 * x[:-2, 1:-1] + x[:-2, 2:])
+    return of.xp.sqrt(across * across + down * down)
+
+
+def black_scholes(of: Numbers, s: Any, k: Any, t: Any) -> Any:
+    """The prices of call and put options."""
+    xp, r, v = of.xp, 0.02, 0.3
+    root = v * xp.sqrt(t)
+    d1 = (xp.log(s / k) + (r + v * v / 2) * t) / root
+    d2 = d1 - root
+    n1, n2 = (0.5 * (1 + of.erf(d * 0.7071067811865476)) for d in (d1, d2))
+    left = k * xp.exp(-r * t)
+    call = s * n1 - left * n2
+    return call, call - s + left
+
+
+def mandelbrot(of: Numbers, x: Any, y: Any) -> Any:
+    """Twenty steps of z*z + c from z = 0, in real and imaginary parts, and how many stay small."""
+    xp = of.xp
+    a, b, count = x * 0, y * 0, x * 0
+    for _ in range(20):
+        inside = a * a + b * b < 4
+        a, b = xp.where(inside, a * a - b * b + x, a), xp.where(inside, 2 * a * b + y, b)
+        count = count + xp.where(inside, 1.0, 0.0)
+    return count
+
+
+def standardised(of: Numbers, x: Any) -> Any:
+    """Rows with mean 0 and variance 1."""
+    return (x - of.mean(x)) / of.std(x)
+
+
+def moving_average(of: Numbers, x: Any) -> Any:
+    """The mean of eight neighbours along rows."""
+    return sum((x[:, i : x.shape[1] - 7 + i] for i in range(1, 8)), x[:, : x.shape[1] - 7]) / 8
+
+
+def kmeans(of: Numbers, x: Any, c: Any) -> Any:
+    """The squared distances to the nearest centres."""
+    d = (x * x).sum(1)[:, None] - 2 * (x @ c.T) + (c * c).sum(1)[None]
+    return d.min(1).values if of.xp is torch else d.min(axis=1)
+
+
+def wave(of: Numbers, u: Any, v: Any) -> Any:
+    """A step of the wave equation with cyclic borders."""
+    around = of.roll(u, 1, 0) + of.roll(u, -1, 0) + of.roll(u, 1, 1) + of.roll(u, -1, 1) - 4 * u
+    return 2 * u - v + 0.25 * around
+
+
+def correlation(of: Numbers, x: Any, y: Any) -> Any:
+    """The correlation of each pair of rows."""
+    a, b = x - of.mean(x), y - of.mean(y)
+    return (a * b).sum(1) / of.xp.sqrt((a * a).sum(1) * (b * b).sum(1))
+
+
+@dataclass
+class Case:
+    """A program and its arguments.
+
+    Attributes:
+        make: the arguments as NumPy arrays, of sizes divided by a number.
+    """
+
+    program: Callable[..., Any]
+    make: Callable[[np.random.Generator, int], list[Any]]
+
+    def __str__(self) -> str:
+        return self.program.__name__
+
+
+def normal(*shape: int) -> Callable[[np.random.Generator, int], list[Any]]:
+    """One array of normal numbers."""
+    return lambda rng, n: [rng.standard_normal([max(16, s // n) for s in shape], np.float32)]
+
+
+def positive(count: int, size: int) -> Callable[[np.random.Generator, int], list[Any]]:
+    """Several vectors of numbers between 0.5 and 1.5."""
+    return lambda rng, n: [rng.random(size // n, np.float32) + np.float32(0.5) for _ in range(count)]
+
+
+def several(*each: Callable[..., list[Any]]) -> Callable[[np.random.Generator, int], list[Any]]:
+    """The arguments of several functions."""
+    return lambda rng, n: [x for one in each for x in one(rng, n)]
+
+
+CASES = [
+    Case(heat, normal(8192, 8192)),
+    Case(sobel, normal(8192, 8192)),
+    Case(black_scholes, positive(3, 1 << 24)),
+    Case(mandelbrot, several(normal(2048, 2048), normal(2048, 2048))),
+    Case(standardised, normal(4096, 4096)),
+    Case(moving_average, normal(8192, 8192)),
+    Case(kmeans, several(normal(1 << 20, 16), lambda rng, n: [rng.standard_normal((64, 16), np.float32)])),
+    Case(wave, several(normal(8192, 8192), normal(8192, 8192))),
+    Case(correlation, several(normal(8192, 4096), normal(8192, 4096))),
+]
+
+
+def leaves(made: Any) -> list[Any]:
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def difference(own: Any, other: Any) -> float:
+    """The largest difference of results, in parts of the largest value."""
+    worst = 0.0
+    for a, b in zip(leaves(own), leaves(other), strict=True):
+        x, y = (np.asarray(v.cpu() if torch is not None and isinstance(v, torch.Tensor) else v) for v in (a, b))
+        assert x.shape == y.shape, (x.shape, y.shape)
+        worst = max(worst, float(np.abs(x.astype(np.float64) - y).max() / np.abs(y).max()))
+    return worst
+
+
+def main() -> None:
+    heads = ["program", "operations", "`ck.jit`", "kernels", "`torch.compile`", "`jax.jit`", "limit", "difference"]
+    bench = Benchmark(__doc__, "device times in us", heads)
+    for case in bench.chosen(CASES):
+        arguments = case.make(np.random.default_rng(0), bench.scale)
+        xs = [ck.asarray(x) for x in arguments]
+        own = Numbers(ck)
+        jitted = ck.jit(lambda *a, p=case.program: p(own, *a))
+        sides: list[Any] = [lambda f=case.program: f(own, *xs), lambda: jitted(*xs)]
+        eager = sides[0]()
+        for _ in range(3):
+            made = jitted(*xs)
+        worst = difference(tuple(x.numpy() for x in leaves(made)), tuple(x.numpy() for x in leaves(eager)))
+        if torch is not None and xs[0].device.kind == "cuda":
+            ts = [torch.from_dlpack(x) for x in xs]
+            compiled = torch.compile(lambda *a, p=case.program: p(Numbers(torch), *a))
+            worst = max(worst, difference(compiled(*ts), tuple(x.numpy() for x in leaves(eager))))
+            sides.append(lambda: compiled(*ts))
+        else:
+            sides.append(None)
+        if jax is not None:
+            js = [jnp.asarray(x) for x in arguments]
+            traced = jax.jit(lambda *a, p=case.program: p(Numbers(jnp), *a))
+            worst = max(worst, difference(traced(*js), tuple(x.numpy() for x in leaves(eager))))
+            sides.append(lambda: jax.block_until_ready(traced(*js)))
+        else:
+            sides.append(None)
+        moved = sum(x.nbytes for x in xs) + sum(x.nbytes for x in leaves(eager))
+        del eager, made
+        sides.append(bench.copy_of(moved))
+        times = bench.microseconds(*sides)
+        bench.row(case, *times[:2], len(jitted.kernels(*xs)), *times[2:], f"{worst:.1e}")
+    bench.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -186,14 +186,25 @@ def difference(own: Any, other: Any) -> float:
     """The largest difference of results, in parts of the largest value."""
     worst = 0.0
     for a, b in zip(leaves(own), leaves(other), strict=True):
-        x, y = (np.asarray(v.cpu() if torch is not None and isinstance(v, torch.Tensor) else v) for v in (a, b))
+        x, y = (
+            np.asarray(v.cpu() if torch is not None and isinstance(v, torch.Tensor) else v) for v in (a, b)
+        )
         assert x.shape == y.shape, (x.shape, y.shape)
         worst = max(worst, float(np.abs(x.astype(np.float64) - y).max() / np.abs(y).max()))
     return worst
 
 
 def main() -> None:
-    heads = ["program", "operations", "`ck.jit`", "kernels", "`torch.compile`", "`jax.jit`", "limit", "difference"]
+    heads = [
+        "program",
+        "operations",
+        "`ck.jit`",
+        "kernels",
+        "`torch.compile`",
+        "`jax.jit`",
+        "limit",
+        "difference",
+    ]
     bench = Benchmark(__doc__, "device times in us", heads)
     for case in bench.chosen(CASES):
         arguments = case.make(np.random.default_rng(0), bench.scale)
@@ -223,7 +234,7 @@ def main() -> None:
         del eager, made
         sides.append(bench.copy_of(moved))
         times = bench.microseconds(*sides)
-        bench.row(case, *times[:2], len(jitted.kernels(*xs)), *times[2:], f"{worst:.1e}")
+        bench.row(case, *times[:2], len(jitted.launches(*xs)), *times[2:], f"{worst:.1e}")
     bench.end()
 
 

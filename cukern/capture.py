@@ -132,7 +132,7 @@ class Captured(Generic[P, R]):
         """Call the step with arguments that the fast lookup did not find."""
         tree = (args, kwargs)
         leaves = pytree.leaves(tree)
-        inputs = [leaf for leaf in leaves if _is_input(leaf)]
+        inputs = [leaf for leaf in leaves if is_input(leaf)]
         homes = [leaf.device for leaf in leaves if is_array(leaf)] or [current()]
         device = next((home for home in homes if not home.addressable), homes[0])
         if device.addressable or tape.active() or capture_hooks.recorder() is not None:
@@ -142,8 +142,8 @@ class Captured(Generic[P, R]):
             raise CaptureError(
                 f"capture: {_name(self._step)}: expected arrays on one device, got {device} and {other}"
             )
-        owners = tuple(_owners(tree))
-        key = (device, get_default_dtype(), pytree.containers(tree), owners, *map(_form, leaves))
+        owners = tuple(owners_of(tree))
+        key = (device, get_default_dtype(), pytree.containers(tree), owners, *map(form_of, leaves))
         try:
             graph = self._graphs.get(key)
         except TypeError as error:
@@ -168,21 +168,21 @@ class Captured(Generic[P, R]):
         return result
 
 
-def _is_input(leaf: Any) -> bool:
+def is_input(leaf: Any) -> bool:
     """Whether a leaf is copied into the graph's memory; parameters and modules are used in place."""
     return is_array(leaf) and not getattr(leaf, "_is_parameter", False)
 
 
-def _owners(tree: Any) -> Iterator[int]:
+def owners_of(tree: Any) -> Iterator[int]:
     """The identities of modules among arguments: their attributes that are no parameters are constants of a graph."""
     if (module := getattr(tree, "_of_module", None)) is not None:
         yield id(module)
     elif isinstance(tree, (list, tuple)):
         for one in tree:
-            yield from _owners(one)
+            yield from owners_of(one)
     elif isinstance(tree, dict):
         for one in tree.values():
-            yield from _owners(one)
+            yield from owners_of(one)
 
 
 def _is_value(leaf: Any) -> bool:
@@ -196,10 +196,10 @@ def _is_value(leaf: Any) -> bool:
     )
 
 
-def _form(leaf: Any) -> Any:
+def form_of(leaf: Any) -> Any:
     if not is_array(leaf):
         return type(leaf), repr(leaf) if isinstance(leaf, float) else leaf if _is_value(leaf) else id(leaf)
-    if not _is_input(leaf):
+    if not is_input(leaf):
         return id(leaf)
     return leaf.shape, leaf.dtype, leaf.device, leaf._planned().order or tuple(range(leaf.ndim))
 
@@ -239,12 +239,12 @@ class _Graph:
             self._refresh = Copies(device, self._inputs, into=True)
         self._versions = [one._storage.version for one in self._inputs]
         leaves = iter(self._inputs)
-        own = pytree.map(lambda leaf: next(leaves) if _is_input(leaf) else leaf, tree)
+        own = pytree.map(lambda leaf: next(leaves) if is_input(leaf) else leaf, tree)
         self.result, self._graph = self._record(step, own)
         if self.left:
             return
         self._leaves = pytree.leaves(self.result)
-        self._places = [i for i, leaf in enumerate(self._leaves) if _is_input(leaf)]
+        self._places = [i for i, leaf in enumerate(self._leaves) if is_input(leaf)]
         results = [self._leaves[i] for i in self._places]
         for one in results:
             self.enter(one.device)
@@ -461,7 +461,7 @@ def _copied(one: Array) -> Array:
 
 def _in_order(leaf: Any) -> Any:
     """An input array, in C order if it has gaps; other leaves unchanged."""
-    if not _is_input(leaf):
+    if not is_input(leaf):
         return leaf
     computed(leaf)
     if leaf._planned().order is not None:

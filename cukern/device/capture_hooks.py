@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 #: Incremented when an array's memory is replaced. A graph captured before still uses the old memory.
 replaced = 0
-#: The threads in which a function is traced, see :mod:`..elementwise.pending`. Without one no thread need look for its own
-#: trace, which is slower.
+#: The threads in which a function is traced, see :mod:`..elementwise.pending`. Without one no thread need look for
+#: its own trace, which is slower.
 tracing: set[int] = set()
 #: Called before an array becomes numbers, which are constants to tapes: see :func:`watch_reads`.
 refuse: Callable[[Array, str], None] | None = None

@@ -501,6 +501,8 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
         return x
     dtypes.refuse_real("astype", x.dtype, wanted)
     plan = planned(program("astype", (cast(input_node(0, x.dtype), wanted),), (x.dtype,)), (x,))
-    if type(dtype) not in (type, str) and not tracing:  # float and complex name other dtypes after the default one was set
+    if (
+        type(dtype) not in (type, str) and not tracing
+    ):  # float and complex name other dtypes after the default one was set
         _casts.keep((x._planned(), type(dtype), dtype), plan)
     return _launched(plan, (x,), ())[0]

@@ -27,11 +27,13 @@ class Node:
     """A node of a graph; equal nodes are the same object.
 
     Attributes:
-        kind: ``"input"``, ``"view"``, ``"scalar"``, ``"constant"``, ``"cast"``, ``"call"`` or ``"product"``.
+        kind: ``"input"``, ``"view"``, ``"pieces"``, ``"scalar"``, ``"constant"``, ``"cast"``, ``"call"`` or
+            ``"product"``.
         row: the row of a call.
         args: the operands.
         dtype: the dtype of the value.
-        value: the number of an input or a scalar; the value of a constant; the factors of a product; a :class:`View`.
+        value: the number of an input or a scalar; the value of a constant; the factors of a product; a :class:`View`;
+            :class:`Pieces`.
         weak: whether it takes the dtype of the other operands, as a Python number does.
     """
 
@@ -365,8 +367,14 @@ class Indexed(NamedTuple):
         """The view of an array."""
         return x[self.key]
 
-    def within(self, own: tuple[int, ...], shape: tuple[int, ...]) -> Indexed:
-        """The index of an array of shape ``own``, which broadcasts to ``shape`` with as many axes."""
+    def within(self, own: tuple[int, ...], shape: tuple[int, ...], axes: int | None = None) -> Indexed:
+        """The index of an array of shape ``own``, which broadcasts to ``shape`` with as many axes.
+
+        Args:
+            axes: how many axes the shape has, if the array may have fewer.
+        """
+        if axes is not None and len(own) < axes:
+            raise NotFused("an index of joined arrays that broadcast")
         sizes, key = iter(zip(own, shape, strict=True)), []
         for part in self.key:
             one = part
@@ -424,6 +432,19 @@ class View(NamedTuple):
             x = step.of(x)
         return x
 
+    def of_data(self, data: Any) -> Any:
+        """The view of an ndarray of the host."""
+        for step in self.steps:
+            if isinstance(step, Indexed):
+                data = data[(*step.key, ...)]
+            elif isinstance(step, Moved):
+                data = data.transpose(step.order)
+            elif isinstance(step, Reshaped):
+                data = data.reshape(step.sizes)
+            else:
+                data = np.broadcast_to(data, step.sizes)
+        return data
+
     def then(self, step: Step) -> View:
         """The view of this one."""
         return View(self.array, (*self.steps, step), step.shape(self.shape))
@@ -437,6 +458,49 @@ def _view_of(leaf: Node) -> View:
     """What is read of an array by an input or a view."""
     view: View = leaf.value if leaf.kind == "view" else View(leaf.value, (), state.shapes[leaf.value])
     return view
+
+
+class Pieces(NamedTuple):
+    """An array that is made of others side by side: boxes of it, with the expression of each.
+
+    Attributes:
+        shape: the array's.
+        boxes: the slices of each box, which together are all of the array, and the node of its elements.
+    """
+
+    shape: tuple[int, ...]
+    boxes: tuple[tuple[tuple[slice, ...], Node], ...]
+
+    def node(self, dtype: DType) -> Node:
+        """The node of the array."""
+        return _node("pieces", dtype, value=self)
+
+    def part(self, index: Indexed) -> Node:
+        """The node of a part of one box.
+
+        Raises:
+            NotFused: the part is of several boxes.
+        """
+        for box, node in self.boxes:
+            key: list[Any] = []
+            for part, own, n in zip(index.key, box, self.shape, strict=True):
+                if not isinstance(part, slice):
+                    raise NotFused("an index of joined arrays by integers or new axes")
+                start, stop, step = part.indices(n)
+                if step != 1 or start < own.start or stop > own.stop:
+                    break
+                key.append(slice(start - own.start, stop - own.start))
+            else:
+                shape = tuple([one.stop - one.start for one in box])
+                plain = all(one.kind in ("scalar", "constant") for one in order((node,)) if not one.args)
+                whole = plain or key == [slice(0, n) for n in shape]
+                return node if whole else Expr(node, shape)[tuple(key)].node  # type: ignore[no-any-return]
+        raise NotFused("an index of several joined arrays")
+
+
+def pieces_of(nodes: Sequence[Node]) -> list[Pieces]:
+    """The joined arrays that expressions read."""
+    return [node.value for node in order(nodes) if node.kind == "pieces"]
 
 
 def array_reads(node: Node) -> list[tuple[Node, View]]:
@@ -465,6 +529,11 @@ def _viewed(x: Expr, step: Moved | Indexed, what: str) -> Expr:
     for leaf in order([x.node]):
         if leaf.kind == "product":
             raise NotFused(f"{what} of a product")
+        if leaf.kind == "pieces":
+            if not isinstance(step, Indexed):
+                raise NotFused(f"{what} of joined arrays")
+            views[leaf] = leaf.value.part(step.within(leaf.value.shape, x.shape, x.ndim))
+            continue
         if leaf.kind not in ("input", "view"):
             continue
         view = _view_of(leaf)

@@ -7,40 +7,46 @@ it always does, so any program can be traced: tapes record as usual, and the der
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import pytree
 from ..array import Array, deferred
-from ..array.deferred import Deferred, settled
 from ..array.array import Storage
-from ..array.layout import Layout, fresh_layout, layout, layout_of
-from ..array.operators import FUNCTIONS
+from ..array.deferred import Deferred, settled
+from ..array.layout import ALIGNMENT, Layout, address, fresh_layout, layout, layout_of
 from ..autodiff import tape
 from ..cache import Cache
 from ..device import Device
-from ..dtypes import COMPLEX, DType
+from ..dtypes import COMPLEX
 from ..kernel.plan import on, one_device
 from .graph import (
     Expr,
     Node,
     NotFused,
+    Pieces,
     Reshaped,
     Swapped,
+    View,
+    array_reads,
     cast,
     input_node,
     order,
+    pieces_of,
     read_views,
     scalar_node,
     spread,
     substitute,
     tracing,
-    array_reads,
 )
 from .plan import Plan, make_plan, run_into
-from .program import Program, compact, program
+from .program import Program, compact
+from .script import Call, Into, Launch, New, Reduce, Script, Seen
 
 _MEMORY = vars(Array)["_memory"]
 _BASIC = frozenset((int, slice, type(None), type(...)))
@@ -50,6 +56,9 @@ MOST_INPUTS = 16
 MOST_NODES = 512
 #: Reads of arrays by an expression whose views read these again: of others, the views are of computed arrays.
 MOST_VIEWED = 3
+#: Bytes of an array from which parts of it that are computed differently are written by kernels of their own: fewer bytes
+#: are moved, by more launches.
+MANY_BYTES = 1 << 20
 #: Results of one kernel.
 MOST_OUTPUTS = 8
 
@@ -63,7 +72,7 @@ class Expression:
         layout: the array's.
         reads: the arrays that the expression reads.
         depth: of the operations behind one another from these arrays.
-        base: what the array is a view of, and the view of an ndarray; None of others.
+        base: if the array is a view of another one in its memory: that one, and the view of an ndarray.
         owner: the array, as long as there is one.
     """
 
@@ -77,16 +86,15 @@ class Expression:
         self.trace, self.node, self.layout, self.reads = trace, node, layout, reads
         self.depth, self.base = depth, base
 
-    @property
-    def whole(self) -> bool:
-        """Whether it is a view of all elements of another array, so that computing that one takes no longer."""
-        return self.base is not None and self.base[0].size <= self.layout.size
-
     def __call__(self) -> Array:
         if self.base is not None:
             base, take = self.base
-            if self.whole or type(base) is not Pending:  # the same memory takes no longer
-                return Array._wrap(take(base._data), base.device)
+            made, script = Array._wrap(take(base._data), base.device), self.trace.script
+            of, own = script.slot(base), made._planned()
+            offset = address(made._data) - address(base._data) if own.size else 0
+            slot = script.put(_either(self.owner(), made))
+            script.steps.append(Seen(of, take, slot, own, offset))
+            return made
         return self.trace.compute([self])[0]
 
 
@@ -99,10 +107,6 @@ class Pending(Deferred):
         _ = self._operand
         return self._seen(layout, offset)
 
-    def __getitem__(self, key: Any) -> Any:
-        parts = key if isinstance(key, tuple) else (key,)
-        return FUNCTIONS["basic_view" if _BASIC.issuperset(map(type, parts)) else "getitem"](self, key)
-
 
 def expression(x: Array) -> Expression | None:
     """That of an array that is not computed yet, or None."""
@@ -110,54 +114,77 @@ def expression(x: Array) -> Expression | None:
     return found
 
 
-def pending_view(x: Array, take: Callable[[Any], Any]) -> Array | None:
-    """The view of a pending array, which waits too; None if it cannot."""
-    one = expression(x)
-    return None if one is None else one.trace.view(x, take)
+def _either(x: Array | None, other: Array) -> Array:
+    return other if x is None else x
 
 
-def write_pending(x: Array, target: Any, dtype: DType) -> bool:
-    """Compute a pending array to an ndarray, and return True; False if that takes a conversion that casts refuse.
-
-    Args:
-        x: the array, whose expression does not read the memory of ``target``.
-        target: of a shape to which that of ``x`` broadcasts.
-        dtype: that of the ndarray.
-    """
-    one = expression(x)
-    if one is None or x.ndim > target.ndim or (x.dtype in COMPLEX and dtype not in COMPLEX):
-        return False
-    try:
-        if np.broadcast_shapes(x.shape, target.shape) != target.shape:
-            return False
-    except ValueError:
-        return False
-    one.trace.compute_into(cast(one.node, dtype), target)
-    return True
+def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether a shape broadcasts to another."""
+    last = wanted[len(wanted) - len(shape) :]
+    return len(shape) <= len(wanted) and all(n in (1, m) for n, m in zip(shape, last, strict=True))
 
 
-def _around(key: Sequence[Any], shape: tuple[int, ...]) -> list[tuple[slice, ...]] | None:
-    """The boxes of an array that are not in the box of a basic key; None for another kind of key."""
+def _boxes(joined: Sequence[Pieces]) -> list[tuple[slice, ...]]:
+    """The boxes of which each is within one box of each of several joined arrays of one shape."""
+    if len(joined) == 1:
+        return [box for box, _ in joined[0].boxes]
+    cuts: list[set[int]] = [{0, n} for n in joined[0].shape]
+    for one in joined:
+        for box, _ in one.boxes:
+            for own, part in zip(cuts, box, strict=True):
+                own |= {part.start, part.stop}
+    sides = [[slice(a, b) for a, b in itertools.pairwise(sorted(own))] for own in cuts]
+    return list(itertools.product(*sides))
+
+
+def _both(some: tuple[Array, ...], others: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Arrays of both, each once."""
+    return tuple({id(x): x for x in (*some, *others)}.values())
+
+
+def _box(key: Sequence[Any], shape: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[bool, ...]] | None:
+    """The box of a basic key, and which axes the key keeps; None for steps, new axes and what is empty."""
     if ... in key:
         at = list(key).index(...)
         key = (*key[:at], *(slice(None),) * (len(shape) - len(key) + 1), *key[at + 1 :])
     key = (*key, *(slice(None),) * (len(shape) - len(key)))
     if len(key) != len(shape):
         return None
-    boxes, before = [], []
-    for i, (part, n) in enumerate(zip(key, shape, strict=True)):
+    box = []
+    for part, n in zip(key, shape, strict=True):
         if type(part) is int and -n <= part < n:
-            start, stop = part % n, part % n + 1
+            box.append(slice(part % n, part % n + 1))
         elif type(part) is slice:
             start, stop, step = part.indices(n)
             if step != 1 or stop <= start:
                 return None
+            box.append(slice(start, stop))
         else:
             return None
-        rest = (slice(None),) * (len(shape) - i - 1)
-        boxes += [(*before, slice(a, b), *rest) for a, b in ((0, start), (stop, n)) if a < b]
-        before.append(slice(start, stop))
+    return tuple(box), tuple([type(part) is slice for part in key])
+
+
+def _around(box: tuple[slice, ...], shape: tuple[int, ...]) -> list[tuple[slice, ...]]:
+    """The boxes of an array that are not in a box."""
+    boxes: list[tuple[slice, ...]] = []
+    for i, (one, n) in enumerate(zip(box, shape, strict=True)):
+        rest = tuple([slice(0, m) for m in shape[i + 1 :]])
+        boxes += [(*box[:i], slice(a, b), *rest) for a, b in ((0, one.start), (one.stop, n)) if a < b]
     return boxes
+
+
+class _Viewed(NamedTuple):
+    """A view of a pending array, which has to share its memory when one of both is written.
+
+    Attributes:
+        view: it, as long as it is there.
+        of: the array's expression.
+        take: makes the view of an ndarray.
+    """
+
+    view: Callable[[], Array | None]
+    of: Expression
+    take: Callable[[Any], Any]
 
 
 class Launched(NamedTuple):
@@ -193,14 +220,17 @@ class Trace:
 
     Args:
         name: of the function that is traced.
+        arguments: its arrays.
 
     Attributes:
         kernels: what has been launched.
+        script: what has been done, to repeat it.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, arguments: Iterable[Array] = ()) -> None:
         self.name = name
         self.kernels: list[Launched] = []
+        self.script = Script(arguments)
         self._shapes: list[tuple[int, ...]] = []
         self._arrays: list[Callable[[], Array | None]] = []
         self._numbers: list[Any] = []
@@ -213,7 +243,7 @@ class Trace:
         #: The arrays that hold the values of nodes.
         self._made: dict[Node, Callable[[], Array | None]] = {}
         #: By the ids of storages: views of pending arrays.
-        self._views: dict[int, list[tuple[Callable[[], Array | None], Array, Callable[[Any], Any]]]] = {}
+        self._views: dict[int, list[_Viewed]] = {}
         self._outer: Any = None
 
     def __enter__(self) -> Trace:
@@ -236,7 +266,7 @@ class Trace:
         """Compute expressions, those of one shape together."""
         groups: dict[Any, list[Expression]] = {}
         for one in waiting:
-            if not one.whole:
+            if one.base is None:
                 groups.setdefault((one.layout.device, one.layout.shape), []).append(one)
         for group in groups.values():
             while group:
@@ -250,7 +280,7 @@ class Trace:
                 group = [one for one in group if one not in some]
                 self._settle_each(some)
         for one in waiting:
-            if one.whole and (x := one.owner()) is not None and type(x) is Pending:
+            if one.base is not None and (x := one.owner()) is not None and type(x) is Pending:
                 settled(x, one())
 
     def _settle_each(self, some: Sequence[Expression]) -> None:
@@ -304,9 +334,14 @@ class Trace:
     def apply(self, plan: Waiting, arrays: Sequence[Array], scalars: Sequence[Any]) -> list[Array]:
         """The results of a program."""
         nodes, reads, depth = self.inlined(plan.program, arrays, scalars)
+        joined = pieces_of(nodes)
+        wanted = {one.shape for one in plan.layouts}
+        if joined and ({one.shape for one in joined} != wanted or len(_boxes(joined)) > _MOST_PIECES):
+            self._compute_all([one for one in map(expression, arrays) if one is not None])
+            nodes, reads, depth = self.inlined(plan.program, arrays, scalars)
         results = []
-        for node, layout in zip(nodes, plan.layouts, strict=True):
-            results.append(self._pending(Expression(self, node, layout, reads, depth)))
+        for node, own in zip(nodes, plan.layouts, strict=True):
+            results.append(self._pending(Expression(self, node, own, reads, depth)))
         return results
 
     def rewritten(self, program: Program, arrays: Sequence[Array], scalars: Sequence[Any]) -> bool:
@@ -368,37 +403,102 @@ class Trace:
                 reads[id(one)] = one
         return nodes, tuple(reads.values()), depth
 
-    def operands(
-        self, program: Program, arrays: Sequence[Array], scalars: Sequence[Any]
-    ) -> tuple[Sequence[Array], Sequence[Any], Program]:
-        """The arrays, numbers and program that compute the value of a program of arrays that may be pending."""
-        if all(expression(x) is None for x in arrays):
-            return arrays, scalars, program
-        plan = self.plan(program, arrays)
-        nodes, _, _ = self.inlined(program, arrays, scalars)
-        one, read, numbers = self.kernel(nodes, plan.layouts[0].shape)
-        return read, numbers, one
+    def reduced(
+        self,
+        program: Program,
+        arrays: Sequence[Array],
+        scalars: Sequence[Any],
+        planned: Callable[[Sequence[Array], Program], Any],
+        parameter: float,
+    ) -> tuple[Array, Any, bool]:
+        """The reduction of a program's value.
+
+        Args:
+            planned: the plan of the reduction of another program's value.
+
+        Returns:
+            The result, the plan that computed it, and whether that is of the given program.
+        """
+        same = all(expression(x) is None for x in arrays)
+        if same:
+            reads: list[tuple[Array, View | None, Array]] = [(x, None, x) for x in arrays]
+            numbers = list(scalars)
+        else:
+            plan = self.plan(program, arrays)
+            nodes, _, _ = self.inlined(program, arrays, scalars)
+            if pieces_of(nodes):
+                self._compute_all([one for one in map(expression, arrays) if one is not None])
+                nodes, _, _ = self.inlined(program, arrays, scalars)
+            program, reads, numbers = self.kernel(nodes, plan.layouts[0].shape)
+        reduction = planned([of for _, _, of in reads], program)
+        y = reduction.run([of for _, _, of in reads], numbers, parameter)
+        taken = tuple([self.script.read(*one) for one in reads])
+        self.script.steps.append(Reduce(reduction, taken, tuple(numbers), parameter, self.script.put(y)))
+        return y, reduction, same
+
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """A call of a function that is no elementwise one, as one step; it returns new arrays."""
+        leaves, rebuilt = pytree.taken_apart((args, options))
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Array)]
+        slots = tuple([self.script.slot(self._there(leaves[i])) for i in places])
+        with self._suspended():
+            made = function(*args, **options)
+        several = made if isinstance(made, tuple) else (made,)
+        constants = tuple([None if isinstance(leaf, Array) else leaf for leaf in leaves])
+
+        def again(arrays: list[Any]) -> Any:
+            filled = list(constants)
+            for i, x in zip(places, arrays, strict=True):
+                filled[i] = x
+            return rebuilt(filled)
+
+        results = tuple([self.script.put(one) for one in several])
+        form = constants, pytree.containers((args, options))
+        self.script.steps.append(Call(function, slots, form, again, results))
+        return made
+
+    @contextmanager
+    def _suspended(self) -> Iterator[None]:
+        """A with-block that is not traced."""
+        deferred.begin(None)
+        try:
+            yield
+        finally:
+            deferred.begin(self)
+
+    @staticmethod
+    def _there(x: Array) -> Array:
+        """An array, computed if it was pending."""
+        deferred.computed(x)
+        return x
 
     def view(self, x: Array, take: Callable[[Any], Any]) -> Array | None:
-        """The pending view of a pending array; None if its expression has no such view."""
+        """The pending view of an array; None if its expression has no such view."""
         one = expression(x)
         if one is None or one.trace is not self:
-            return None
+            own = x._layout or x._planned()
+            one = Expression(self, input_node(self.number(x), own.dtype), own, (x,), 0)
         own = one.layout
-        like = take(np.lib.stride_tricks.as_strided(np.empty(1, own.dtype), own.shape, own.strides))
+        start = np.lib.stride_tricks.as_strided(np.empty(1, own.dtype), own.shape, own.strides)
+        like = take(start)
         node = self._viewed(one, take, like)
+        if node is None and type(x) is Pending:
+            deferred.computed(x)
+            one = Expression(self, input_node(self.number(x), own.dtype), own, (x,), 0)
+            node = self._viewed(one, take, like)
         if node is None:
             return None
-        whole = like.size >= own.size
-        new = (
-            layout(own.device, own.dtype, like.shape, like.strides, True)
-            if whole
-            else fresh_layout(own.device, own.dtype, like.shape)
-        )
-        result = self._pending(Expression(self, node, new, one.reads, one.depth, (x, take)))
+        # A part of an array that waits may be all of it that is ever computed.
+        new, base = fresh_layout(own.device, own.dtype, like.shape), None
+        if type(x) is not Pending or like.size >= own.size:
+            offset = address(like) - address(start) if like.size else 0
+            aligned = own.on_host or (own.aligned and offset % ALIGNMENT == 0)
+            new, base = layout(own.device, own.dtype, like.shape, like.strides, aligned), (x, take)
+        result = self._pending(Expression(self, node, new, one.reads, one.depth, base))
         result._storage = x._storage
         result._viewed = x if x._viewed is None else x._viewed
-        self._views.setdefault(id(x._storage), []).append((weakref.ref(result), x, take))
+        if type(x) is Pending:
+            self._views.setdefault(id(x._storage), []).append(_Viewed(weakref.ref(result), one, take))
         return result
 
     def _viewed(self, one: Expression, take: Callable[[Any], Any], like: Any) -> Node | None:
@@ -426,9 +526,18 @@ class Trace:
 
     def write(self, x: Array) -> None:
         """Compute what reads the memory of ``x``, which is about to be written."""
+        self.script.open = self.script.open or "it writes to an array"
+        self._settle_readers(x)
+
+    def _settle_readers(self, x: Array) -> None:
         storage = x._storage
-        for reference, base, take in self._views.pop(id(storage), ()):
+        bases: dict[int, Array] = {}
+        for reference, of, take in self._views.pop(id(storage), ()):
             if (view := reference()) is not None:
+                self.script.open = self.script.open or "it writes to an array of which there are views"
+                base = of.owner()
+                if base is None:
+                    base = bases[id(of)] if id(of) in bases else bases.setdefault(id(of), of())
                 data = take(base._data)
                 view.__class__ = Array  # type: ignore[assignment]
                 view._ndarray, view._memory, view._layout = data, None, None
@@ -450,11 +559,19 @@ class Trace:
     def compute(self, some: Sequence[Expression]) -> list[Array]:
         """New arrays of expressions of one shape, by one kernel."""
         shape, device = some[0].layout.shape, some[0].layout.device
-        program, arrays, numbers = self.kernel([one.node for one in some], shape)
+        if any(pieces_of((one.node,)) for one in some):
+            return [self._by_pieces(one) for one in some]
+        program, reads, numbers = self.kernel([one.node for one in some], shape)
+        arrays = [of for _, _, of in reads]
         outs = tuple([one.layout for one in some])
         plan = _plan(program, device, arrays, outs)
         made = plan.run(arrays, numbers)
         self._note(program, arrays, outs)
+        taken = tuple([self.script.read(*one) for one in reads])
+        slots = tuple(
+            [self.script.put(_either(one.owner(), new)) for one, new in zip(some, made, strict=True)]
+        )
+        self.script.steps.append(Launch(plan, taken, tuple(numbers), slots))
         for one in some:
             owner = one.owner()
             if owner is not None and one.node.kind not in ("input", "view"):
@@ -462,62 +579,155 @@ class Trace:
                 self._storage(owner).nodes.append(one.node)
         return made
 
-    def compute_into(self, node: Node, target: Any) -> None:
-        """Compute an expression to an ndarray, to whose shape it broadcasts and whose memory it does not read."""
-        program, arrays, numbers = self.kernel([node], target.shape)
-        with on(arrays[0].device):
-            run_into(program, arrays[0].device, [one._data for one in arrays], numbers, target)
-        self._note(program, arrays, [layout_of(arrays[0].device, target)])
+    def _by_pieces(self, one: Expression) -> Array:
+        """A new array of an expression of joined arrays, by a kernel for each box in which it is the same function."""
+        with on(one.layout.device):
+            made = Array._made(one.layout)
+        self.script.steps.append(New(one.layout, self.script.put(made)))
+        for box in _boxes(pieces_of((one.node,))):
+            with tracing(self.name, self._shapes):
+                node = Expr(one.node, one.layout.shape)[box].node
+            self.compute_into(node, made, box)
+        if (owner := one.owner()) is not None:
+            self.script.same(owner, made)
+        return made
+
+    def compute_into(self, node: Node, x: Array, key: Any) -> None:
+        """Compute an expression to a part of an array, to whose shape it broadcasts and whose memory it does not read."""
+        target = x._data[key]
+        program, reads, numbers = self.kernel([node], target.shape)
+        arrays = [of for _, _, of in reads]
+        with on(x.device):
+            run_into(program, x.device, [one._data for one in arrays], numbers, target)
+        self._note(program, arrays, [layout_of(x.device, target)])
+        taken = tuple([self.script.read(*one) for one in reads])
+        self.script.steps.append(Into(program, taken, tuple(numbers), self.script.slot(x), key))
 
     def _note(self, program: Program, arrays: Sequence[Array], outs: Sequence[Layout]) -> None:
         layouts = tuple([one._layout or one._planned() for one in arrays])
         self.kernels.append(Launched(program, layouts, tuple(outs)))
 
     def assign(self, x: Array, key: Any, value: Any) -> bool:
-        """``x[key] = value`` of a large pending array by kernels that each write a part; False where that is not so."""
+        """``x[key] = value`` of an array that this trace has made, as a part of it; False where that is not so."""
+        parts = key if isinstance(key, tuple) else (key,)
+        if not _BASIC.issuperset(map(type, parts)) or tape.recording(
+            [x, value] if isinstance(value, Array) else [x]
+        ):
+            return False
         one = expression(x)
-        if one is None or one.trace is not self or one.base is not None or id(x._storage) in self._views:
-            return False
-        boxes = _around(key if isinstance(key, tuple) else (key,), x.shape)
-        values = isinstance(value, Array) and value.device is x.device and value.dtype == x.dtype
-        if not values or boxes is None or x.nbytes < _MANY_BYTES or tape.recording((x, value)):
-            return False
-        at = (*key, ...) if isinstance(key, tuple) and ... not in key else key
-        with tracing(self.name, self._shapes):
-            try:
-                parts = [Expr(one.node, x.shape)[box].node for box in boxes]
-            except NotFused:
+        if one is None:
+            if type(value) is not Pending or not self.script.made(x):
                 return False
-        with on(x.device):
-            made = Array._made(one.layout)
-        target = made._data[at]
-        if type(value) is not Pending:
-            copy = program("copy", (input_node(0, value.dtype),), (value.dtype,))
-            (value,) = self.apply(self.plan(copy, (value,)), (value,), ())
-        if not write_pending(value, target, x.dtype):
+            return self._assign_part(x, parts, value)
+        if one.trace is not self or one.base is not None or id(x._storage) in self._views:
             return False
-        for box, node in zip(boxes, parts, strict=True):
-            self.compute_into(node, made._data[box])
-        settled(x, made)
+        found = _box(parts, x.shape)
+        if x.nbytes < MANY_BYTES or found is None or pieces_of((one.node,)):
+            self._compute_all([one])
+            return self.assign(x, key, value)
+        box, kept = found
+        node = self._part_of(x, box, kept, value)
+        if node is None:
+            return False
+        boxes = [(box, node[0])]
+        with tracing(self.name, self._shapes):
+            for other in _around(box, x.shape):
+                boxes.append((other, Expr(one.node, x.shape)[other].node))
+        made = Pieces(x.shape, tuple(boxes)).node(x.dtype)
+        new = Expression(self, made, one.layout, _both(one.reads, node[1]), one.depth + 1)
+        new.owner = one.owner
+        _MEMORY.__set__(x, new)
+        x._bump("setitem")
+        return True
+
+    def _part_of(
+        self, x: Array, box: tuple[slice, ...], kept: tuple[bool, ...], value: Any
+    ) -> tuple[Node, tuple[Array, ...]] | None:
+        """The node of what is written to a box of an array, and what it reads; None where casts are to be checked.
+
+        Args:
+            kept: which axes of the box the index keeps.
+        """
+        if not isinstance(value, Array) or value.device is not x.device or value.dtype != x.dtype:
+            return None
+        shape = tuple([one.stop - one.start for one, keep in zip(box, kept, strict=True) if keep])
+        if not _broadcasts(value.shape, shape):
+            return None
+        node, reads, _ = self._read(value)
+        if pieces_of((node,)):
+            return None
+        if not all(kept):
+            index = [slice(None) if keep else None for keep in kept][-len(kept) :]
+            first = next((i for i, keep in enumerate(kept) if keep), len(kept))
+            if len(value.shape) != len(shape):
+                return None
+            with tracing(self.name, self._shapes):
+                node = (
+                    Expr(node, value.shape)[tuple(index)].node if first < len(kept) or value.shape else node
+                )
+        return node, reads
+
+    def rolled(self, x: Array, before: Sequence[int]) -> Array | None:
+        """``x`` shifted cyclically by numbers of positions along each axis; None if a kernel is to do that."""
+        one = expression(x)
+        if x.nbytes < MANY_BYTES or sum(map(bool, before)) > _MOST_ROLLED:
+            return None
+        if one is not None and pieces_of((one.node,)):
+            self._compute_all([one])
+        node, reads, depth = self._read(x)
+        boxes: list[tuple[tuple[slice, ...], Node]] = []
+        sides = [
+            ((0, n, 0),) if not k else ((0, k, n - k), (k, n, 0))
+            for k, n in zip(before, x.shape, strict=True)
+        ]
+        with tracing(self.name, self._shapes):
+            for each in itertools.product(*sides):
+                key = tuple([slice(start, start + stop - begin) for begin, stop, start in each])
+                box = tuple([slice(begin, stop) for begin, stop, _ in each])
+                boxes.append((box, Expr(node, x.shape)[key].node))
+        made = Pieces(x.shape, tuple(boxes)).node(x.dtype)
+        own = fresh_layout(x.device, x.dtype, x.shape)
+        return self._pending(Expression(self, made, own, reads, depth + 1))
+
+    def _assign_part(self, x: Array, parts: tuple[Any, ...], value: Array) -> bool:
+        """``x[key] = value`` of an array that the trace has made, and a pending one."""
+        if x._planned().repeated or x._storage.constant:
+            return False
+        at = parts if ... in parts else (*parts, ...)
+        try:
+            shape = x._data[at].shape
+        except IndexError:
+            return False  # the general path raises the error
+        self._settle_readers(x)
+        own = expression(value)
+        if (
+            own is None
+            or not _broadcasts(value.shape, shape)
+            or (value.dtype in COMPLEX and x.dtype not in COMPLEX)
+        ):
+            return False
+        self.compute_into(cast(own.node, x.dtype), x, at)
         x._bump("setitem")
         return True
 
     def kernel(
         self, nodes: Sequence[Node], shape: tuple[int, ...]
-    ) -> tuple[Program, list[Array], list[Any]]:
-        """The program of nodes of a shape, and the arrays and numbers that it takes."""
+    ) -> tuple[Program, list[tuple[Array, View | None, Array]], list[Any]]:
+        """The program of nodes of a shape, and what it reads: arrays, their views, and what these are; and numbers."""
         nodes = self._reused(nodes, shape)
         with tracing(self.name, self._shapes):
             roots, views = read_views(spread(nodes, shape), len(self._shapes))
         program, inputs, scalars = compact(_named(roots), roots)
-        arrays = []
+        reads: list[tuple[Array, View | None, Array]] = []
         for k in inputs:
             if k < len(self._shapes):
-                arrays.append(self._array(k))
+                reads.append((self._array(k), None, self._array(k)))
             else:
                 view = views[k - len(self._shapes)]
-                arrays.append(view.of(self._array(view.array)))
-        return program, arrays, [self._numbers[k] for k in scalars]
+                whole = self._array(view.array)
+                with self._suspended(), tape.stop_recording():
+                    reads.append((whole, view, view.of(whole)))
+        return program, reads, [self._numbers[k] for k in scalars]
 
     def _array(self, k: int) -> Array:
         found = self._arrays[k]()
@@ -537,8 +747,10 @@ class Trace:
         return substitute(nodes, there) if there else nodes
 
 
-#: Bytes of an array from which its parts are written by kernels of their own, which takes more launches.
-_MANY_BYTES = 1 << 20
+#: Axes along which an array is shifted by reading its parts, of which each takes a launch.
+_MOST_ROLLED = 2
+#: Launches for one array; operands that would need more are computed first.
+_MOST_PIECES = 32
 #: Operations behind one another from which the nodes of an expression are counted.
 _DEPTH = 32
 

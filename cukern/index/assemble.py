@@ -11,8 +11,8 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.deferred import tracing
 from ..array.creation import arange, asarray, beside, zeros
+from ..array.deferred import tracing
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     array_or_symbol,

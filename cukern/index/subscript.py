@@ -15,7 +15,6 @@ from ..array.creation import asarray, warn_of_constant
 from ..array.deferred import about_to_write, trace, tracing
 from ..array.host_data import holds_array
 from ..array.layout import Layout
-from ..array.operators import FUNCTIONS
 from ..autodiff import tape, writes
 from ..autodiff.cotangents import Parts
 from ..autodiff.state import opened
@@ -31,7 +30,6 @@ from ..elementwise.operands import (
     require_written,
     view,
 )
-from ..elementwise.pending import Pending, write_pending
 from ..elementwise.row import convert_scalar, is_scalar
 from ..errors import GradientError
 from ..kernel.by_numpy import LARGE, MANY, by_numpy, watchers
@@ -138,6 +136,8 @@ def getitem(x: Array, key: Any, /) -> Array:
         IndexError: the index does not fit the shape.
     """
     kind, device = type(key), x.device
+    if tracing and trace() is not None and _PLAIN.issuperset(map(type, key if kind is tuple else (key,))):
+        return _getitem(x, key)
     if not opened and device.addressable:
         at: Any = None
         if kind is int or kind is slice:
@@ -480,7 +480,6 @@ def _data_beside(x: Array, layout: Layout, value: Any) -> Any:
     return None if opened and tape.recording((x, value) if kind is Array else (x,)) else data
 
 
-FUNCTIONS["basic_view"] = _getitem
 #: Without the call of the method that finds them by name.
 Array.__getitem__, Array.__setitem__ = getitem, setitem  # type: ignore[assignment, method-assign]
 
@@ -515,11 +514,8 @@ def _setitem(x: Array, key: Any, value: Any) -> None:
     if isinstance(part, Rows):
         _put(x, part.indices, part.sizes, part.shape, value, "x[key] = value")
     elif part is not None:
-        target = x._data[(*part, ...)]
-        if type(value) is Pending and write_pending(value, target, x.dtype):
-            x._bump("setitem")
-            return
         source = _source(x, value)
+        target = x._data[(*part, ...)]
         data = apart(x.device, source._data, target)
         if kernels_only.active() and data.ndim <= target.ndim:
             data = x.device.xp.broadcast_to(data, target.shape)

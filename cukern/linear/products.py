@@ -12,7 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import full
-from ..array.deferred import about_to_write
+from ..array.deferred import about_to_write, trace, tracing
 from ..array.layout import Layout, address
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape, writes
@@ -141,6 +141,9 @@ def matmul(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
             target is None or result.shape[result.ndim - axes :] == target.shape[max(target.ndim - axes, 0) :]
         )
         return written("matmul", result, target, broadcast=fits)
+    if tracing and (active := trace()) is not None:
+        called: Array = active.call(matmul, (x1, x2), {})
+        return called
     plan = _known(x1, x2)
     if plan is not None:
         return recorded_product(x1, x2, plan(x1, x2))
@@ -273,6 +276,9 @@ _transposed_plans: Cache[tuple[Layout, Layout], Plan] = Cache()
 @public
 def matmul_transposed(a: Array, b: Array) -> Array:
     """``a @ b.T``; for a matrix of floats on a GPU without a view of ``b``, and recorded as one operation."""
+    if tracing and (active := trace()) is not None:
+        called: Array = active.call(matmul_transposed, (a, b), {})
+        return called
     key = (a._layout or a._planned(), b._layout or b._planned())
     plan = None if kernels_only.active() else _transposed_plans.get(key)
     if plan is not None:

@@ -76,7 +76,7 @@ INTERNAL = frozenset(
             "logistic_density",
         ),
         *("cast_to", "flat", "viewed"),
-        *("array_function", "array_ufunc", "assembled", "basic_view", "contiguous_copy", "filled", "require_array"),
+        *("array_function", "array_ufunc", "assembled", "contiguous_copy", "filled", "require_array"),
         *("ufunc_reduce", "ufunc_accumulate", "ufunc_reduceat", "ufunc_at"),
         *("bits", "exponent", "mantissa", "scaled"),
         *(

@@ -339,21 +339,26 @@ class Reduce:
             arrays, scalars, key = evaluate(mapped, arrays, scalars), (), ()
             mapped = load(arrays[0].dtype, arrays[0].dtype)
             tracking = tape.tracked(arrays)
-        of: tuple[Any, ...] = (arrays, scalars, mapped)
+
+        def checked(arrays: Sequence[Array], mapped: Program) -> Plan:
+            plan = planned(arrays, self.row, mapped, axes, keepdims, result)
+            if plan.problem.count == 0 and not (self.row.empty or empty):
+                raise ValueError(
+                    f"{self.name}: no value to reduce along axes {axes} of shape {plan.problem.shape}"
+                )
+            return plan
+
         if tracing and (active := trace()) is not None:
-            of, key = active.operands(mapped, arrays, scalars), ()
-        plan = planned(of[0], self.row, of[2], axes, keepdims, result)
-        if plan.problem.count == 0 and not (self.row.empty or empty):
-            raise ValueError(
-                f"{self.name}: no value to reduce along axes {axes} of shape {plan.problem.shape}"
-            )
-        if key:
-            PLANS.keep(key, plan)
-        y = plan.run(of[0], of[1], parameter)
-        if tracking is not None:
-            if of[2] is not mapped:
+            y, plan, same = active.reduced(mapped, arrays, scalars, checked, parameter)
+            if tracking is not None and not same:
                 layouts = tuple([one._layout or one._planned() for one in arrays])
                 plan = Plan(Reducing(self.row, mapped, layouts, axes, keepdims, result))
+        else:
+            plan = checked(arrays, mapped)
+            y = plan.run(arrays, scalars, parameter)
+            if key:
+                PLANS.keep(key, plan)
+        if tracking is not None:
             self._record(plan, arrays, scalars, parameter, y, tracking)
         return y
 

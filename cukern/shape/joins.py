@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.deferred import trace, tracing
 from ..array.layout import ALIGNMENT, Layout, fresh_layout, layout, memory_order
 from ..autodiff import tape
 from ..cache import Cache
@@ -83,6 +84,10 @@ def concat(
         TypeError: an array cannot be cast to ``dtype``.
         ValueError: there is no array, or sizes differ along another axis.
     """
+    if tracing and out is None and (active := trace()) is not None:
+        options = {"axis": axis, "dtype": dtype, "casting": casting}
+        called: Array = active.call(concat, (tuple(arrays),), options)
+        return called
     plan = None if out is not None or dtype is not None else _known("concat", arrays, axis)
     if plan is not None:
         return plan(arrays)

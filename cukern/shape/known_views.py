@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..array import Array
+from ..array.deferred import trace, tracing
 from ..array.layout import ALIGNMENT, Layout, layout
 from ..autodiff import tape
 from ..autodiff.cotangents import Parts
 from ..cache import Cache
 from ..elementwise.operands import recorded, view
-from ..elementwise.pending import Pending, pending_view
 
 
 class _View(NamedTuple):
@@ -38,7 +38,7 @@ _PLAIN = frozenset((str, int, type(None)))
 
 def known(x: Array, key: tuple[Any, ...]) -> Array | None:
     """The view of ``x`` for which :func:`viewed` got ``key`` for an array of this layout; else None."""
-    if not _PLAIN.issuperset(map(type, key)) or not isinstance(x, Array) or type(x) is Pending:
+    if not _PLAIN.issuperset(map(type, key)) or not isinstance(x, Array) or tracing:
         return None
     cached = _views.get((x._layout or x._planned(), *key))
     if cached is None:
@@ -136,8 +136,9 @@ def viewed(
     """
     if not isinstance(x, Array):
         return take(x)
-    if type(x) is Pending and (pending := pending_view(x, take)) is not None:
-        return recorded_by(x, pending, vjp, key)  # type: ignore[arg-type]
+    if tracing and (active := trace()) is not None and (pending := active.view(x, take)) is not None:
+        made: Array = recorded_by(x, pending, vjp, key)  # type: ignore[arg-type]
+        return made
     data = take(x._data)
     own = x._layout or x._planned()
     backwards = not own.on_host and min(data.strides, default=0) < 0
@@ -151,6 +152,7 @@ def viewed(
         return (vjp(cotangents[0]),)
 
     _views.keep((own, *key), _View(result, offset, take, tape.Operation(key[0], (own,), (result,), pull)))
-    made = known(x, key)
-    assert made is not None
-    return made
+    again = known(x, key)
+    if again is None:  # another thread traces
+        return recorded(key[0], x, view(x, data), vjp)
+    return again

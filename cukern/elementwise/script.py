@@ -1,0 +1,265 @@
+"""Scripts: the launches of a trace as data, to repeat them for other arrays of the same layouts without its Python."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ..array import Array
+from ..array.layout import Layout
+from .graph import View
+from .operands import view
+from .plan import Plan, run_into
+from .program import Program
+
+
+class Read(NamedTuple):
+    """What a launch reads: the array in a slot, or a view of it.
+
+    Attributes:
+        slot: the array's.
+        view: None for the array itself.
+        layout: that of the view.
+        offset: bytes before the view.
+    """
+
+    slot: int
+    view: View | None
+    layout: Layout
+    offset: int
+
+    def of(self, values: Sequence[Any]) -> Array:
+        """The array."""
+        x: Array = values[self.slot]
+        if self.view is None:
+            if x._layout is None:
+                x._planned()
+            return x
+        if not self.layout.on_host:
+            return x._seen(self.layout, self.offset)
+        seen = view(x, self.view.of_data(x._data))
+        seen._planned()
+        return seen
+
+
+class Launch(NamedTuple):
+    """A kernel that makes new arrays."""
+
+    plan: Plan
+    reads: tuple[Read, ...]
+    numbers: tuple[Any, ...]
+    slots: tuple[int, ...]
+
+    def run(self, values: list[Any]) -> None:
+        """Launch, and put the results into their slots."""
+        arrays = [one.of(values) for one in self.reads]
+        for slot, made in zip(self.slots, self.plan.run(arrays, self.numbers), strict=True):
+            values[slot] = made
+
+
+class Reduce(NamedTuple):
+    """A reduction, whose result is a new array."""
+
+    plan: Any
+    reads: tuple[Read, ...]
+    numbers: tuple[Any, ...]
+    parameter: float
+    slot: int
+
+    def run(self, values: list[Any]) -> None:
+        """Launch, and put the result into its slot."""
+        arrays = [one.of(values) for one in self.reads]
+        values[self.slot] = self.plan.run(arrays, self.numbers, self.parameter)
+
+
+class New(NamedTuple):
+    """A new array, of which launches write the parts."""
+
+    layout: Layout
+    slot: int
+
+    def run(self, values: list[Any]) -> None:
+        """Allocate it."""
+        values[self.slot] = Array._made(self.layout)
+
+
+class Into(NamedTuple):
+    """A kernel that writes a part of an array."""
+
+    program: Program
+    reads: tuple[Read, ...]
+    numbers: tuple[Any, ...]
+    slot: int
+    key: Any
+
+    def run(self, values: list[Any]) -> None:
+        """Launch."""
+        target: Array = values[self.slot]
+        datas = [one.of(values)._data for one in self.reads]
+        run_into(self.program, target.device, datas, self.numbers, target._data[self.key])
+
+
+class Seen(NamedTuple):
+    """A view of an array, as one of the results or for what follows."""
+
+    of: int
+    take: Callable[[Any], Any]
+    slot: int
+    layout: Layout
+    offset: int
+
+    @property
+    def form(self) -> Any:
+        """What is equal for equal views."""
+        return self._replace(take=len)
+
+    def run(self, values: list[Any]) -> None:
+        """Make the view."""
+        x: Array = values[self.of]
+        there = not self.layout.on_host
+        values[self.slot] = x._seen(self.layout, self.offset) if there else view(x, self.take(x._data))
+
+
+class Call(NamedTuple):
+    """A call of a function that is no elementwise one.
+
+    Attributes:
+        constants: its arguments that are no arrays, and the containers of all of them.
+        rebuilt: makes the positional arguments and those by name of arrays.
+    """
+
+    function: Callable[..., Any]
+    slots: tuple[int, ...]
+    constants: Any
+    rebuilt: Callable[[list[Any]], Any]
+    results: tuple[int, ...]
+
+    @property
+    def form(self) -> Any:
+        """What is equal for equal calls."""
+        return self._replace(rebuilt=len)
+
+    def run(self, values: list[Any]) -> None:
+        """Call it."""
+        args, options = self.rebuilt([values[slot] for slot in self.slots])
+        made = self.function(*args, **options)
+        for slot, one in zip(self.results, made if isinstance(made, tuple) else (made,), strict=True):
+            values[slot] = one
+
+
+Step = Launch | Reduce | New | Into | Seen | Call
+
+
+class Script:
+    """The steps of a trace, as it goes on.
+
+    Attributes:
+        steps: what has been done.
+        outer: arrays that no step has made, with their slots: what the function refers to.
+        open: why the steps are not all that the function has done; "" while they are.
+    """
+
+    def __init__(self, arguments: Iterable[Array]) -> None:
+        self.steps: list[Step] = []
+        self.outer: list[tuple[int, Array]] = []
+        self.open = ""
+        self._slots: dict[int, tuple[Callable[[], Array | None], int]] = {}
+        self.count = 0
+        for x in arguments:
+            self.put(x)
+        self._arguments = self.count
+
+    def put(self, x: Array) -> int:
+        """A new slot for an array."""
+        self._slots[id(x)] = weakref.ref(x), self.count
+        self.count += 1
+        return self.count - 1
+
+    def same(self, x: Array, made: Array) -> None:
+        """Let ``x``, which has got the memory of ``made``, have its slot."""
+        self._slots[id(x)] = weakref.ref(x), self.slot(made)
+
+    def made(self, x: Array) -> bool:
+        """Whether a step has made an array."""
+        return (
+            self.known(x)
+            and self._slots[id(x)][1] >= self._arguments
+            and not any(x is y for _, y in self.outer)
+        )
+
+    def known(self, x: Array) -> bool:
+        """Whether an array has a slot."""
+        found = self._slots.get(id(x))
+        return found is not None and found[0]() is x
+
+    def slot(self, x: Array) -> int:
+        """The slot of an array."""
+        if self.known(x):
+            return self._slots[id(x)][1]
+        slot = self.put(x)
+        self.outer.append((slot, x))
+        return slot
+
+    def read(self, x: Array, seen: View | None, of: Array) -> Read:
+        """What a launch reads: ``of``, which is ``x`` or a view of it."""
+        own = of._layout or of._planned()
+        offset = 0 if own.on_host or seen is None else of._operand - x._operand
+        return Read(self.slot(x), seen, own, offset)
+
+    def form(self) -> tuple[Any, ...]:
+        """What is equal for two traces that did the same."""
+        steps = [one.form if isinstance(one, (Seen, Call)) else one for one in self.steps]
+        return (*steps, *[(slot, id(x)) for slot, x in self.outer])
+
+
+class Replay:
+    """The steps of a finished script as a function of its arguments.
+
+    Args:
+        script: it.
+        results: the slots of the arrays that are returned.
+    """
+
+    def __init__(self, script: Script, results: Sequence[int]) -> None:
+        self._steps = script.steps
+        self._results = tuple(results)
+        self._start: list[Any] = [None] * script.count
+        for slot, x in script.outer:
+            self._start[slot] = x
+        used: dict[int, int] = {}
+        for i, step in enumerate(self._steps):
+            for slot in _slots_of(step):
+                used[slot] = i
+        kept = {slot for slot, _ in script.outer} | set(results)
+        self._ends: list[list[int]] = [[] for _ in self._steps]
+        for slot, i in used.items():
+            if slot not in kept:
+                self._ends[i].append(slot)
+
+    @property
+    def launches(self) -> int:
+        """The number of steps that launch a kernel or more."""
+        return sum(not isinstance(step, (New, Seen)) for step in self._steps)
+
+    def __call__(self, arguments: Sequence[Array]) -> list[Array]:
+        """The results, in new memory; memory of what is between them is given back as soon as it can be."""
+        values = self._start.copy()
+        values[: len(arguments)] = arguments
+        for step, ends in zip(self._steps, self._ends, strict=True):
+            step.run(values)
+            for slot in ends:
+                values[slot] = None
+        return [values[slot] for slot in self._results]
+
+
+def _slots_of(step: Step) -> list[int]:
+    """The slots that a step reads or writes."""
+    if isinstance(step, Call):
+        return [*step.slots, *step.results]
+    if isinstance(step, Seen):
+        return [step.of, step.slot]
+    if isinstance(step, New):
+        return [step.slot]
+    own = step.slots if isinstance(step, Launch) else (step.slot,)
+    return [*own, *[one.slot for one in step.reads]]

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import dtypes, pytree
 from .array import Array, Storage, creation
-from .array.deferred import computed
+from .array.deferred import computed, trace, traced_threads
 from .array.layout import Layout
 from .autodiff import tape, writes
 from .autodiff.cotangents import (
@@ -148,6 +148,8 @@ class Function:
             GradientError: ``forward`` wrote to an argument, or saved a tracked array that is not an argument; or a
                 tracked array is an attribute of an argument.
         """
+        if traced_threads and state.fusing is None and (traced := trace()) is not None:
+            return traced.call(cls.apply, args, {})
         active = state.active if opened else ()
         if not active and state.fusing is None:
             for arg in args:

@@ -37,8 +37,8 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
     loop, what follows a product, and all results of one shape. Anything may stand in the function: tapes,
     optimizers, writes to arrays, modules, random numbers. What is not elementwise runs as it always does.
 
-    After two calls with arguments of one form (dtypes, shapes, orders in memory, numbers), what was launched is known. If
-    the function did nothing else, later calls repeat the launches, without the function's Python: numbers in it are
+    After two calls with arguments of one form (dtypes, shapes, orders in memory, numbers), what was launched is known.
+    If the function did nothing else, later calls repeat the launches, without the function's Python: numbers in it are
     constants, arrays to which it refers are read anew. Else it is captured on a GPU, as by :func:`capture`, whose rules
     hold; on the host its Python runs in each call. While a tape records, it runs, too.
 
@@ -101,7 +101,9 @@ class Jitted(Generic[P, R]):
             self._replaced = capture_hooks.replaced
             self._known.clear()
         tree = (args, kwargs)
-        leaves, arrays, numbers = pytree.leaves(tree), [], dict[int, int]()
+        leaves = pytree.leaves(tree)
+        arrays: list[Array] = []
+        numbers: dict[int, int] = {}
         forms: list[Any] = [get_default_dtype(), pytree.containers(tree), *owners_of(tree)]
         for leaf in leaves:
             if is_array(leaf) and is_input(leaf):

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ..device.capture_hooks import tracing
+from ..device.capture_hooks import traced_threads as traced_threads
 from .array import Array, Storage
 from .layout import Layout
 
@@ -111,14 +111,14 @@ def begin(trace: Trace | None) -> Trace | None:
     """Make ``trace`` that of this thread, or none; return the one before."""
     before: Trace | None = _thread.trace
     _thread.trace = trace
-    change = tracing.discard if trace is None else tracing.add
+    change = traced_threads.discard if trace is None else traced_threads.add
     change(threading.get_ident())
     return before
 
 
 def about_to_write(*arrays: Array | None) -> None:
     """Compute what waits and reads the memory of these arrays, before it is written."""
-    if tracing and (active := _thread.trace) is not None:
+    if traced_threads and (active := _thread.trace) is not None:
         for one in arrays:
             if one is not None:
                 active.write(one)

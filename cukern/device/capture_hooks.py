@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 replaced = 0
 #: The threads in which a function is traced, see :mod:`..elementwise.pending`. Without one no thread need look for
 #: its own trace, which is slower.
-tracing: set[int] = set()
+traced_threads: set[int] = set()
 #: Called before an array becomes numbers, which are constants to tapes: see :func:`watch_reads`.
 refuse: Callable[[Array, str], None] | None = None
 #: Called with a new array that nothing has written; None outside of checked launches.

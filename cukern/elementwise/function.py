@@ -12,7 +12,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
-from ..array.deferred import about_to_write, trace, tracing
+from ..array.deferred import about_to_write, trace, traced_threads
 from ..array.operators import CALLS, FUNCTIONS
 from ..autodiff import recompute, tape
 from ..cache import Cache
@@ -98,7 +98,7 @@ def _record(
             pull = partial(pulled, backward, totals)
             adds = backward.program is not None and totals is None
             operation = tape.Operation(plan.program.name, forms, plan.layouts, pull, adds=adds)
-            if backward.program is not None and not tracing:
+            if backward.program is not None and not traced_threads:
                 _expect(plan, backward, backward.program)
         inputs, outputs = backward.saved("input"), backward.saved("output")
         repeats = needs is not _TWICE and not outputs and len(outs) == 1 and len(set(inputs)) == len(arrays)
@@ -166,7 +166,7 @@ def pulled(
         numbers = [scalars[k] for k in backward.scalars] if scalars else ()
         both = None
         summing = totals and needs and all(needs[one.result] for one in totals.sums)
-        if totals and summing and not tracing and not tape.recording(inputs):
+        if totals and summing and not traced_threads and not tape.recording(inputs):
             both = summed.evaluate(backward, totals, inputs, numbers)
         gradients, sums = (evaluate(backward.program, inputs, numbers), {}) if both is None else both
     cotangents_of: list[Array | None] = []
@@ -238,7 +238,7 @@ class Elementwise(Ufunc):
         """Apply the function to arrays, numbers, or the symbols of a fused function."""
         if self.defaults and len(operands) < len(self.operands):
             operands += self.defaults[len(operands) - len(self.operands) :]
-        if tracing and trace() is not None:
+        if traced_threads and trace() is not None:
             return self._apply(operands)
         key: list[Any] = []
         for one in operands:
@@ -292,7 +292,7 @@ class Elementwise(Ufunc):
             return self.apply((asarray(operands[0]), *operands[1:]))
         forward = self._program(tuple(kinds))
         plan = planned(forward, arrays)
-        if self._is_repeated(operands) and not tracing:
+        if self._is_repeated(operands) and not traced_threads:
             layouts = [one._layout if isinstance(one, Array) else type(one) for one in operands]
             which: Any = tuple(isinstance(one, Array) for one in operands) if scalars else None
             if _of_default(forward):
@@ -478,7 +478,7 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
     """
     if dtypes.stand_ins:
         dtype = dtypes.as_named(dtype)
-    if type(x) is Array and device is None and not tracing:
+    if type(x) is Array and device is None and not traced_threads:
         if not copy and x.dtype is dtype:
             return x
         key = (x._layout or x._planned(), type(dtype), dtype)
@@ -502,7 +502,7 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
     dtypes.refuse_real("astype", x.dtype, wanted)
     plan = planned(program("astype", (cast(input_node(0, x.dtype), wanted),), (x.dtype,)), (x,))
     if (
-        type(dtype) not in (type, str) and not tracing
+        type(dtype) not in (type, str) and not traced_threads
     ):  # float and complex name other dtypes after the default one was set
         _casts.keep((x._planned(), type(dtype), dtype), plan)
     return _launched(plan, (x,), ())[0]

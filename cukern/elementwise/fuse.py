@@ -18,6 +18,7 @@ import numpy as np
 from .. import dtypes, pytree
 from ..array import Array
 from ..array.creation import asarray, device_of
+from ..array.deferred import trace, traced_threads
 from ..array.operators import FUNCTIONS
 from ..cache import Cache
 from ..device import capture_hooks
@@ -309,6 +310,11 @@ class Fused(Generic[P, R]):
             traced, values, scalars = self._traced(call), list(call.arrays), call.scalars
             if plain:
                 self._known.keep(tuple(key), traced)
+        if traced_threads and (active := trace()) is not None:
+            if traced.why or not any(one.product for one in traced.kernels):
+                return self._function(*args, **kwargs)
+            called: R = active.call(self, args, kwargs)
+            return called
         if traced.why:
             made = self._function(*args, **kwargs)
             self._say(traced.why)

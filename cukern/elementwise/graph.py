@@ -494,7 +494,7 @@ class Pieces(NamedTuple):
                 shape = tuple([one.stop - one.start for one in box])
                 plain = all(one.kind in ("scalar", "constant") for one in order((node,)) if not one.args)
                 whole = plain or key == [slice(0, n) for n in shape]
-                return node if whole else Expr(node, shape)[tuple(key)].node  # type: ignore[no-any-return]
+                return node if whole else Expr(node, shape)[tuple(key)].node
         raise NotFused("an index of several joined arrays")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..array import Array
-from ..array.deferred import about_to_write, trace, tracing
+from ..array.deferred import about_to_write, trace, traced_threads
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape, writes
 from ..autodiff.cotangents import form_of
@@ -73,7 +73,7 @@ def _program(row: Elementwise, x: Array, operands: Sequence[Any]) -> Program:
 def _write(forward: Program, arrays: Sequence[Array], scalars: Sequence[Any]) -> None:
     """Overwrite the first of ``arrays``."""
     x = arrays[0]
-    if tracing and (active := trace()) is not None and active.rewritten(forward, arrays, scalars):
+    if traced_threads and (active := trace()) is not None and active.rewritten(forward, arrays, scalars):
         x._bump(forward.name)
         return
     about_to_write(x)

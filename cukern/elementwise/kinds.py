@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
-from ..array.deferred import tracing
+from ..array.deferred import traced_threads
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..kernel.by_numpy import by_numpy
@@ -60,7 +60,7 @@ class Unary(Elementwise):
     ) -> Any:
         if out is not None or where is not None or dtype is not None or casting is not None:
             return self.apply_with((x,), out, where, dtype, casting)
-        if type(x) is Array and not tracing:
+        if type(x) is Array and not traced_threads:
             cached = self.quick.get(x._layout)
             if cached is not None and cached[1] is None:
                 plan = cached[0]
@@ -148,7 +148,7 @@ class Binary(Elementwise):
     ) -> Any:
         if out is not None or where is not None or dtype is not None or casting is not None:
             return self.apply_with((x, y), out, where, dtype, casting)
-        if type(x) is not Array or tracing:
+        if type(x) is not Array or traced_threads:
             return self.apply((x, y))
         kind = type(y)
         layout, other = x._layout, y._layout if kind is Array else kind

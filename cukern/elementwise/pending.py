@@ -1,8 +1,9 @@
 """Traces: elementwise functions and views of arrays make expressions, which few kernels compute later.
 
-While a :class:`Trace` is open in a thread, an elementwise function returns a :class:`Pending` array at once. Its value is an
-expression of arrays that are there; when anything reads its memory, one kernel computes it. What is not elementwise runs as
-it always does, so any program can be traced: tapes record as usual, and the derivatives of elementwise functions wait, too.
+While a :class:`Trace` is open in a thread, an elementwise function returns a :class:`Pending` array at once. Its value
+is an expression of arrays that are there; when anything reads its memory, one kernel computes it. What is not
+elementwise runs as it always does, so any program can be traced: tapes record as usual, and the derivatives of
+elementwise functions wait, too.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from .graph import (
     substitute,
     tracing,
 )
-from .plan import Plan, make_plan, run_into
+from .plan import Plan, make_plan, planned, run_into
 from .program import Program, compact
 from .script import Call, Into, Launch, New, Reduce, Script, Seen
 
@@ -56,8 +57,8 @@ MOST_INPUTS = 16
 MOST_NODES = 512
 #: Reads of arrays by an expression whose views read these again: of others, the views are of computed arrays.
 MOST_VIEWED = 3
-#: Bytes of an array from which parts of it that are computed differently are written by kernels of their own: fewer bytes
-#: are moved, by more launches.
+#: Bytes of an array from which parts of it that are computed differently are written by kernels of their own: fewer
+#: bytes are moved, by more launches.
 MANY_BYTES = 1 << 20
 #: Results of one kernel.
 MOST_OUTPUTS = 8
@@ -134,7 +135,8 @@ def _boxes(joined: Sequence[Pieces]) -> list[tuple[slice, ...]]:
             for own, part in zip(cuts, box, strict=True):
                 own |= {part.start, part.stop}
     sides = [[slice(a, b) for a, b in itertools.pairwise(sorted(own))] for own in cuts]
-    return list(itertools.product(*sides))
+    boxes: list[tuple[slice, ...]] = list(itertools.product(*sides))
+    return boxes
 
 
 def _both(some: tuple[Array, ...], others: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -256,7 +258,8 @@ class Trace:
             self.settle()
 
     def settle(self, first: Iterable[Array] = ()) -> None:
-        """Compute all that is pending and can still be read; ``first`` what is alike among these arrays, in few kernels."""
+        """Compute all that is pending and can still be read, ``first`` these arrays; in few kernels what is alike."""
+        self._views.clear()  # nothing will be written, and they keep arrays alive
         waiting = [one for one in (expression(x) for x in first) if one is not None]
         seen = set(map(id, waiting))
         waiting += [one for _, one in self._alive() if id(one) not in seen]
@@ -270,7 +273,8 @@ class Trace:
                 groups.setdefault((one.layout.device, one.layout.shape), []).append(one)
         for group in groups.values():
             while group:
-                some, read = [], set[int]()
+                some: list[Expression] = []
+                read: set[int] = set()
                 for one in group:
                     more = read | set(map(id, one.reads))
                     if some and (len(more) > MOST_INPUTS or len(some) == MOST_OUTPUTS):
@@ -319,7 +323,11 @@ class Trace:
         """The node of an array, what it reads, and its depth."""
         one = expression(x)
         if one is not None and one.trace is self:
-            return one.node, one.reads, one.depth
+            reference = self._made.get(one.node)
+            there = None if reference is None else reference()
+            if there is None or type(there) is Pending:
+                return one.node, one.reads, one.depth
+            x = there
         return input_node(self.number(x), x.dtype), (x,), 0
 
     def plan(self, program: Program, arrays: Sequence[Array]) -> Waiting:
@@ -408,13 +416,13 @@ class Trace:
         program: Program,
         arrays: Sequence[Array],
         scalars: Sequence[Any],
-        planned: Callable[[Sequence[Array], Program], Any],
+        reduction_of: Callable[[Sequence[Array], Program], Any],
         parameter: float,
     ) -> tuple[Array, Any, bool]:
         """The reduction of a program's value.
 
         Args:
-            planned: the plan of the reduction of another program's value.
+            reduction_of: the plan of the reduction of another program's value.
 
         Returns:
             The result, the plan that computed it, and whether that is of the given program.
@@ -430,7 +438,7 @@ class Trace:
                 self._compute_all([one for one in map(expression, arrays) if one is not None])
                 nodes, _, _ = self.inlined(program, arrays, scalars)
             program, reads, numbers = self.kernel(nodes, plan.layouts[0].shape)
-        reduction = planned([of for _, _, of in reads], program)
+        reduction = reduction_of([of for _, _, of in reads], program)
         y = reduction.run([of for _, _, of in reads], numbers, parameter)
         taken = tuple([self.script.read(*one) for one in reads])
         self.script.steps.append(Reduce(reduction, taken, tuple(numbers), parameter, self.script.put(y)))
@@ -443,7 +451,10 @@ class Trace:
         slots = tuple([self.script.slot(self._there(leaves[i])) for i in places])
         with self._suspended():
             made = function(*args, **options)
-        several = made if isinstance(made, tuple) else (made,)
+        several = pytree.leaves(made)
+        if not all(isinstance(one, Array) for one in several):
+            self.script.open = self.script.open or f"it calls {function!r}, whose results are not only arrays"
+            return made
         constants = tuple([None if isinstance(leaf, Array) else leaf for leaf in leaves])
 
         def again(arrays: list[Any]) -> Any:
@@ -496,7 +507,8 @@ class Trace:
             new, base = layout(own.device, own.dtype, like.shape, like.strides, aligned), (x, take)
         result = self._pending(Expression(self, node, new, one.reads, one.depth, base))
         result._storage = x._storage
-        result._viewed = x if x._viewed is None else x._viewed
+        if base is not None:
+            result._viewed = x if x._viewed is None else x._viewed
         if type(x) is Pending:
             self._views.setdefault(id(x._storage), []).append(_Viewed(weakref.ref(result), one, take))
         return result
@@ -512,7 +524,9 @@ class Trace:
             except (NotFused, AttributeError):
                 flat = like.size == one.layout.size and one.layout.contiguous and like.flags.c_contiguous
                 return self._reshaped(one, like.shape) if flat else None
-            return seen.node if isinstance(seen, Expr) and seen.shape == like.shape else None
+            if not isinstance(seen, Expr) or seen.shape != like.shape:
+                return None
+            return None if one.depth and len(array_reads(seen.node)) > MOST_VIEWED else seen.node
 
     def _reshaped(self, one: Expression, shape: tuple[int, ...]) -> Node | None:
         """The node of another shape, if that is the one of the same shape of each array."""
@@ -539,7 +553,7 @@ class Trace:
                 if base is None:
                     base = bases[id(of)] if id(of) in bases else bases.setdefault(id(of), of())
                 data = take(base._data)
-                view.__class__ = Array  # type: ignore[assignment]
+                view.__class__ = Array
                 view._ndarray, view._memory, view._layout = data, None, None
                 view._planned()
                 view._memory = data if x.device.addressable else data.data
@@ -565,7 +579,7 @@ class Trace:
         arrays = [of for _, _, of in reads]
         outs = tuple([one.layout for one in some])
         plan = _plan(program, device, arrays, outs)
-        made = plan.run(arrays, numbers)
+        made: list[Array] = plan.run(arrays, numbers)
         self._note(program, arrays, outs)
         taken = tuple([self.script.read(*one) for one in reads])
         slots = tuple(
@@ -573,10 +587,7 @@ class Trace:
         )
         self.script.steps.append(Launch(plan, taken, tuple(numbers), slots))
         for one in some:
-            owner = one.owner()
-            if owner is not None and one.node.kind not in ("input", "view"):
-                self._made[one.node] = one.owner
-                self._storage(owner).nodes.append(one.node)
+            self._remember(one)
         return made
 
     def _by_pieces(self, one: Expression) -> Array:
@@ -590,10 +601,18 @@ class Trace:
             self.compute_into(node, made, box)
         if (owner := one.owner()) is not None:
             self.script.same(owner, made)
+        self._remember(one)
         return made
 
+    def _remember(self, one: Expression) -> None:
+        """Note that the array of an expression has its value."""
+        owner = one.owner()
+        if owner is not None and one.node.kind not in ("input", "view"):
+            self._made[one.node] = one.owner
+            self._storage(owner).nodes.append(one.node)
+
     def compute_into(self, node: Node, x: Array, key: Any) -> None:
-        """Compute an expression to a part of an array, to whose shape it broadcasts and whose memory it does not read."""
+        """Compute an expression to a part of an array, to whose shape it broadcasts; it does not read the part."""
         target = x._data[key]
         program, reads, numbers = self.kernel([node], target.shape)
         arrays = [of for _, _, of in reads]
@@ -622,7 +641,8 @@ class Trace:
         if one.trace is not self or one.base is not None or id(x._storage) in self._views:
             return False
         found = _box(parts, x.shape)
-        if x.nbytes < MANY_BYTES or found is None or pieces_of((one.node,)):
+        before, reads, depth = self._read(x)
+        if x.nbytes < MANY_BYTES or found is None or pieces_of((before,)):
             self._compute_all([one])
             return self.assign(x, key, value)
         box, kept = found
@@ -632,9 +652,9 @@ class Trace:
         boxes = [(box, node[0])]
         with tracing(self.name, self._shapes):
             for other in _around(box, x.shape):
-                boxes.append((other, Expr(one.node, x.shape)[other].node))
+                boxes.append((other, Expr(before, x.shape)[other].node))
         made = Pieces(x.shape, tuple(boxes)).node(x.dtype)
-        new = Expression(self, made, one.layout, _both(one.reads, node[1]), one.depth + 1)
+        new = Expression(self, made, one.layout, _both(reads, node[1]), depth + 1)
         new.owner = one.owner
         _MEMORY.__set__(x, new)
         x._bump("setitem")
@@ -764,7 +784,9 @@ class Waiting(Plan):
         """See :class:`Plan`."""
         for convert, value in zip(self.converters, scalars, strict=True):
             convert(value)  # raises of what is out of range
-        active = deferred.trace()
+        active: Trace | None = deferred.trace()
+        if active is None:  # a tape repeats it after the trace
+            return planned(self.program, arrays).run(arrays, scalars)
         return active.apply(self, arrays, scalars)
 
 

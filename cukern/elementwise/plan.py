@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array
-from ..array.deferred import trace, tracing
+from ..array.deferred import trace, traced_threads
 from ..array.layout import Layout, axes_in_memory, fresh_layout, layout_of
 from ..array.making import Maker, maker
 from ..autodiff import tape
@@ -335,7 +335,7 @@ def planned(program: Program, arrays: Sequence[Array]) -> Plan:
         DeviceError: the arrays are on different devices.
         ValueError: their shapes do not broadcast.
     """
-    if tracing and (active := trace()) is not None:
+    if traced_threads and (active := trace()) is not None:
         waiting: Plan = active.plan(program, arrays)
         return waiting
     layouts = []

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from .. import pytree
 from ..array import Array
 from ..array.layout import Layout
 from .graph import View
@@ -144,7 +145,7 @@ class Call(NamedTuple):
         """Call it."""
         args, options = self.rebuilt([values[slot] for slot in self.slots])
         made = self.function(*args, **options)
-        for slot, one in zip(self.results, made if isinstance(made, tuple) else (made,), strict=True):
+        for slot, one in zip(self.results, pytree.leaves(made), strict=True):
             values[slot] = one
 
 

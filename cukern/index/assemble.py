@@ -12,7 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, beside, zeros
-from ..array.deferred import tracing
+from ..array.deferred import traced_threads
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     array_or_symbol,
@@ -74,7 +74,7 @@ _COLUMN_STACK = by_numpy("column_stack", alike=True)(lambda _, *arrays: np.colum
 def copy(x: Array, /) -> Array:
     """A differentiable copy of ``x`` in C order."""
     x = require_array(x, "copy")
-    if not tracing and (copied := _COPY(x)) is not None:
+    if not traced_threads and (copied := _COPY(x)) is not None:
         return copied  # type: ignore[no-any-return]
     return astype(x, x.dtype) if x.is_contiguous else x.contiguous()
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..array import Array
 from ..array.creation import asarray, warn_of_constant
-from ..array.deferred import about_to_write, trace, tracing
+from ..array.deferred import about_to_write, trace, traced_threads
 from ..array.host_data import holds_array
 from ..array.layout import Layout
 from ..autodiff import tape, writes
@@ -136,7 +136,11 @@ def getitem(x: Array, key: Any, /) -> Array:
         IndexError: the index does not fit the shape.
     """
     kind, device = type(key), x.device
-    if tracing and trace() is not None and _PLAIN.issuperset(map(type, key if kind is tuple else (key,))):
+    if (
+        traced_threads
+        and trace() is not None
+        and _PLAIN.issuperset(map(type, key if kind is tuple else (key,)))
+    ):
         return _getitem(x, key)
     if not opened and device.addressable:
         at: Any = None
@@ -426,7 +430,7 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
         ValueError: ``value`` does not broadcast to the part, or ``x`` is a repeated view.
     """
     # On the host NumPy writes what needs no conversion, where nobody asks what is chosen.
-    if tracing:
+    if traced_threads:
         if (active := trace()) is not None and active.assign(x, key, value):
             return
         about_to_write(x)

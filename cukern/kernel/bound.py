@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..array import Array
-from ..array.deferred import about_to_write, tracing
+from ..array.deferred import about_to_write, traced_threads
 from ..autodiff import tape, writes
 from ..cache import Cache
 from ..device import Device, bundles, capture_hooks
@@ -113,7 +113,7 @@ class BoundKernel:
             raise LaunchError(
                 f"{name}: expected {len(self._converters)} arguments ({wanted}), got {len(args)}"
             )
-        if tracing:
+        if traced_threads:
             about_to_write(*self._into(args))
         values = [convert(arg) for convert, arg in zip(self._converters, args, strict=True)]
         if self._written or self._maps:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..array import Array
-from ..array.deferred import about_to_write, tracing
+from ..array.deferred import about_to_write, traced_threads
 from ..autodiff import tape
 from ..device import capture_hooks
 from ..device.interface import Prepared
@@ -73,7 +73,7 @@ class Repeat:
         """
         bound = self._bound
         device = bound.device
-        if tracing:
+        if traced_threads:
             about_to_write(*(args[i] for i in self._written))
         if capture_hooks.new_empty is not None or (
             device.which is not None and device.which() != device.index

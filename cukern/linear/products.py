@@ -12,7 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import full
-from ..array.deferred import about_to_write, trace, tracing
+from ..array.deferred import about_to_write, trace, traced_threads
 from ..array.layout import Layout, address
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape, writes
@@ -141,7 +141,7 @@ def matmul(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
             target is None or result.shape[result.ndim - axes :] == target.shape[max(target.ndim - axes, 0) :]
         )
         return written("matmul", result, target, broadcast=fits)
-    if tracing and (active := trace()) is not None:
+    if traced_threads and (active := trace()) is not None and not isinstance(x1, SYMBOLS):
         called: Array = active.call(matmul, (x1, x2), {})
         return called
     plan = _known(x1, x2)
@@ -276,7 +276,7 @@ _transposed_plans: Cache[tuple[Layout, Layout], Plan] = Cache()
 @public
 def matmul_transposed(a: Array, b: Array) -> Array:
     """``a @ b.T``; for a matrix of floats on a GPU without a view of ``b``, and recorded as one operation."""
-    if tracing and (active := trace()) is not None:
+    if traced_threads and (active := trace()) is not None and not isinstance(a, SYMBOLS):
         called: Array = active.call(matmul_transposed, (a, b), {})
         return called
     key = (a._layout or a._planned(), b._layout or b._planned())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..array import Array
-from ..array.deferred import about_to_write, tracing
+from ..array.deferred import about_to_write, traced_threads
 from ..array.layout import Layout, address
 from ..device import capture_hooks
 from ..kernel.plan import on
@@ -73,7 +73,7 @@ class Step:
         ended: Callable[[int], None] | None = None,
     ) -> None:
         """Update the parameters of the optimizer; ``ended`` is called with each part after its last launch."""
-        about_to_write(*(self._written if tracing else ()))
+        about_to_write(*(self._written if traced_threads else ()))
         given = list(gradients)
         for i in self._reordered:
             given[i] = self._copied(i, given[i])

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
-from ..array.deferred import trace, tracing
+from ..array.deferred import trace, traced_threads
 from ..array.layout import layout_of
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
@@ -249,8 +249,8 @@ class Reduce:
         )
         if plain and simple and isinstance(x, Array):
             layout = x._layout or x._planned()
-            plan = None if watchers or tracing else PLANS.get((self, layout, axis, keepdims))
-            if plan is None and self.result == "float" and not tracing:
+            plan = None if watchers or traced_threads else PLANS.get((self, layout, axis, keepdims))
+            if plan is None and self.result == "float" and not traced_threads:
                 plan = cached(dtypes.get_default_dtype(), self, layout, axis, keepdims)
             if plan is not None:
                 y = plan.run((x,), (), parameter)
@@ -348,7 +348,8 @@ class Reduce:
                 )
             return plan
 
-        if tracing and (active := trace()) is not None:
+        if traced_threads and (active := trace()) is not None:
+            y: Array
             y, plan, same = active.reduced(mapped, arrays, scalars, checked, parameter)
             if tracking is not None and not same:
                 layouts = tuple([one._layout or one._planned() for one in arrays])

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.deferred import trace, tracing
+from ..array.deferred import trace, traced_threads
 from ..array.layout import ALIGNMENT, Layout, fresh_layout, layout, memory_order
 from ..autodiff import tape
 from ..cache import Cache
@@ -84,7 +84,7 @@ def concat(
         TypeError: an array cannot be cast to ``dtype``.
         ValueError: there is no array, or sizes differ along another axis.
     """
-    if tracing and out is None and (active := trace()) is not None:
+    if traced_threads and out is None and (active := trace()) is not None:
         options = {"axis": axis, "dtype": dtype, "casting": casting}
         called: Array = active.call(concat, (tuple(arrays),), options)
         return called

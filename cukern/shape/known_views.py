@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..array import Array
-from ..array.deferred import trace, tracing
+from ..array.deferred import trace, traced_threads
 from ..array.layout import ALIGNMENT, Layout, layout
 from ..autodiff import tape
 from ..autodiff.cotangents import Parts
@@ -38,7 +38,7 @@ _PLAIN = frozenset((str, int, type(None)))
 
 def known(x: Array, key: tuple[Any, ...]) -> Array | None:
     """The view of ``x`` for which :func:`viewed` got ``key`` for an array of this layout; else None."""
-    if not _PLAIN.issuperset(map(type, key)) or not isinstance(x, Array) or tracing:
+    if not _PLAIN.issuperset(map(type, key)) or not isinstance(x, Array) or traced_threads:
         return None
     cached = _views.get((x._layout or x._planned(), *key))
     if cached is None:
@@ -136,7 +136,7 @@ def viewed(
     """
     if not isinstance(x, Array):
         return take(x)
-    if tracing and (active := trace()) is not None and (pending := active.view(x, take)) is not None:
+    if traced_threads and (active := trace()) is not None and (pending := active.view(x, take)) is not None:
         made: Array = recorded_by(x, pending, vjp, key)  # type: ignore[arg-type]
         return made
     data = take(x._data)

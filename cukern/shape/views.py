@@ -14,7 +14,7 @@ import numpy as np
 
 from ..array import Array
 from ..array.creation import arange
-from ..array.deferred import trace, tracing
+from ..array.deferred import trace, traced_threads
 from ..array.layout import Layout
 from ..autodiff.state import opened
 from ..cache import Cache
@@ -194,7 +194,7 @@ def transpose(x: Array, /, axes: Sequence[int] | None = None) -> Array:
     Raises:
         ValueError: ``axes`` is not a permutation of the axes.
     """
-    if axes is None and type(x) is Array and not opened and not tracing and x.device.addressable:
+    if axes is None and type(x) is Array and not opened and not traced_threads and x.device.addressable:
         return view(x, x._data.T)
     x = array_or_symbol(x, "transpose")
     if axes is None and isinstance(x, Array):
@@ -370,7 +370,7 @@ def roll(x: Array, /, shift: int | Sequence[int] | Array, axis: int | Sequence[i
     x = require_array(x, "roll")
     shifts = _sizes(shift.numpy() if isinstance(shift, Array) else shift, "roll", "shift")
     one = axis is None or (type(axis) is int and len(shifts) == 1)
-    if one and not tracing and (rolled := _ROLL(x, sum(shifts), axis)) is not None:
+    if one and not traced_threads and (rolled := _ROLL(x, sum(shifts), axis)) is not None:
         return rolled  # type: ignore[no-any-return]
     if axis is None:
         flat = reshape(x, (-1,))
@@ -391,7 +391,7 @@ def _rolled(x: Array, shifts: tuple[int, ...]) -> Array:
     """``x`` shifted cyclically by a number of positions along each axis."""
     before = [shift % max(1, n) for shift, n in zip(shifts, x.shape, strict=True)]
     result = None
-    if tracing and (active := trace()) is not None:
+    if traced_threads and (active := trace()) is not None:
         result = active.rolled(x, before)
     if result is None:
         result = remap(x, x.shape, before, "wrap")

@@ -1,0 +1,311 @@
+"""``jit``: few kernels, the values of operations one by one, and what it repeats without the function's Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern.elementwise import pending
+
+Random = np.random.Generator
+
+
+def heat(u: Any) -> Any:
+    """Two steps of the heat equation."""
+    for _ in range(2):
+        new = u.copy()
+        around = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
+        new[1:-1, 1:-1] = u[1:-1, 1:-1] + 0.1 * (around - 4 * u[1:-1, 1:-1])
+        u = new
+    return u
+
+
+def made(*shape: int, seed: int = 0) -> ck.Array:
+    return ck.asarray(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
+
+
+def agree(actual: Any, desired: Any) -> None:
+    for x, y in zip(ck.tree.leaves(actual), ck.tree.leaves(desired), strict=True):
+        assert x.dtype == y.dtype and x.shape == y.shape
+        np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=2e-5, atol=2e-6)
+
+
+def count(function: Callable[..., Any], *args: ck.Array) -> int:
+    return len(ck.jit(function).launches(*args))
+
+
+def sobel(x: Any) -> Any:
+    across = (x[:-2, 2:] + 2 * x[1:-1, 2:] + x[2:, 2:]) - (x[:-2, :-2] + 2 * x[1:-1, :-2] + x[2:, :-2])
+    down = (x[2:, :-2] + 2 * x[2:, 1:-1] + x[2:, 2:]) - (x[:-2, :-2] + 2 * x[:-2, 1:-1] + x[:-2, 2:])
+    return ck.sqrt(across * across + down * down)
+
+
+def loop(x: Any) -> Any:
+    z = x * 0
+    for _ in range(8):
+        z = ck.where(z * z < 4, z * z + x, z)
+    return z
+
+
+def two(x: Any) -> Any:
+    return ck.exp(x) + 1, (x * 2).T, x[1:] - x[:-1]
+
+
+#: Programs, and the elementwise kernels that each takes.
+PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {
+    "a stencil": (sobel, 1),
+    "a loop": (loop, 1),
+    "steps that write a part": (heat, 4),
+    "several results": (two, 2),
+    "what a reduction reads": (lambda x: ck.sum(ck.exp(x) * 2, axis=1), 0),
+    "rows": (lambda x: (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True), 1),
+    "what follows a product": (lambda x: ck.relu(x @ x.T + 1), 1),
+    "a rolled array": (lambda x: x + ck.roll(x, 1, 0) * 2, 1),
+    "a value that is shared": (lambda x: (lambda y: (y, y @ y.T, y + 1))(ck.tanh(x) * x + 1), 2),
+    "broadcast": (lambda x: ck.broadcast_to(x[0], x.shape) + ck.broadcast_to(x[:, :1], x.shape), 1),
+    "another shape": (lambda x: (x * 2).reshape(-1)[3:] + 1, 1),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_values_and_kernels(device: ck.Device, name: str) -> None:
+    function, kernels = PROGRAMS[name]
+    x = made(20, 20)
+    assert count(function, x) == kernels
+    jitted = ck.jit(function)
+    for seed in range(4):
+        y = made(20, 20, seed=seed)
+        agree(jitted(y), function(y))
+
+
+def test_large_arrays_are_written_by_parts(device: ck.Device) -> None:
+    """The border is copied, the rest computed: nothing is written twice."""
+    x = made(520, 520)
+    kernels = ck.jit(heat).launches(x)
+    assert sorted(np.prod(one.outputs[0].shape) for one in kernels)[-2:] == [518 * 518] * 2
+    assert sum(np.prod(one.outputs[0].shape) for one in kernels) == 2 * 520 * 520
+    agree(ck.jit(heat)(x), heat(x))
+
+    def wave(u: Any) -> Any:
+        return 2 * u + sum(ck.roll(u, k, axis) for k in (1, -1) for axis in (0, 1))
+
+    assert sum(np.prod(one.outputs[0].shape) for one in ck.jit(wave).launches(x)) == 520 * 520
+    jitted = ck.jit(wave)
+    for seed in range(3):
+        agree(jitted(made(520, 520, seed=seed)), wave(made(520, 520, seed=seed)))
+
+
+def in_place(x: Any) -> Any:
+    """Writes to arrays that wait, and to those of which views wait."""
+    z = x * 2
+    first, row = z[1:], z[0]
+    z += 1
+    before = first * 3
+    z[0] = 5
+    row *= 2
+    other = x.copy()
+    other *= 2
+    other += z
+    x[1] = other[0]
+    again = x + 1
+    return z, first, before, other, again, row
+
+
+def test_writes_are_seen_by_views_and_by_what_waits(device: ck.Device) -> None:
+    x, y = made(6, 5), made(6, 5)
+    jitted = ck.jit(in_place)
+    for _ in range(3):
+        agree(jitted(x), in_place(y))
+        agree(x, y)
+
+
+def test_the_same_array_twice(device: ck.Device) -> None:
+    jitted = ck.jit(lambda x, y: x - 2 * y)
+    x, y = made(4), made(4, seed=1)
+    for _ in range(3):
+        agree(jitted(x, x), -x)
+        agree(jitted(x, y), x - 2 * y)
+
+
+def test_the_function_is_not_called_again(device: ck.Device) -> None:
+    calls = []
+
+    @ck.jit
+    def f(x: ck.Array, by: float) -> dict[str, Any]:
+        calls.append(by)
+        return {"y": ck.exp(x) * by + scale, "by": by, "same": x}
+
+    scale = made(3, seed=1)
+    for _ in range(4):
+        x = made(3)
+        y = f(x, 2.0)
+        agree(y["y"], ck.exp(x) * 2 + scale)
+        assert y["by"] == 2.0 and y["same"] is x
+        scale += 1  # what the function refers to is read anew
+    assert calls == [2.0, 2.0]
+    agree(f(x, 3.0)["y"], ck.exp(x) * 3 + scale)
+    assert calls == [2.0, 2.0, 3.0]
+
+
+def test_what_differs_from_call_to_call_is_called(device: ck.Device) -> None:
+    numbers = iter(range(10))
+
+    @ck.jit
+    def f(x: ck.Array) -> ck.Array:
+        return x + next(numbers)
+
+    if device.kind == "host":
+        assert [f(ck.zeros(1)).item() for _ in range(5)] == [0, 1, 2, 3, 4]
+
+    @ck.jit
+    def noise(x: ck.Array) -> ck.Array:
+        return x + ck.random.normal(x.shape)
+
+    values = {noise(ck.zeros(1)).item() for _ in range(5)}
+    assert len(values) == 5
+
+
+def test_gradients_within_and_from_outside(device: ck.Device) -> None:
+    w, x = made(5, 4), made(6, 5, seed=1)
+
+    def loss(w: ck.Array, x: ck.Array) -> ck.Array:
+        return (ck.tanh(x @ w) ** 2).mean() + ck.logsumexp(x @ w, axis=1).sum()
+
+    def step(w: ck.Array, x: ck.Array) -> Any:
+        return ck.value_and_grad(loss)(w, x)
+
+    jitted = ck.jit(step)
+    for _ in range(4):
+        agree(jitted(w, x), step(w, x))
+    ck.testing.gradcheck(
+        ck.jit(lambda x: ck.sin(x) * x[::-1]), [ck.asarray([0.3, 0.7, 1.1], dtype=ck.float64)], order=2
+    )
+
+
+def test_a_training_step(device: ck.Device) -> None:
+    def trained(decorate: Callable[[Any], Any]) -> list[float]:
+        rng = np.random.default_rng(0)
+        layers = [ck.nn.Linear(4, 8), ck.nn.Linear(8, 1)]
+        for layer in layers:
+            layer.load_state_dict(
+                {k: rng.standard_normal(v.shape) / 4 for k, v in layer.state_dict().items()}
+            )
+        model = ck.nn.Sequential(layers[0], ck.nn.GELU(), layers[1])
+        optimizer = ck.optim.Adam(model.parameters(), lr=0.05)
+
+        @decorate
+        def step(x: ck.Array, y: ck.Array) -> ck.Array:
+            with ck.Tape() as tape:
+                loss = ((model(x) - y) ** 2).mean()
+            optimizer.step(tape.gradient(loss, model.parameters()))
+            return loss
+
+        return [step(made(16, 4), made(16, 1, seed=1)).item() for _ in range(5)]
+
+    np.testing.assert_allclose(trained(ck.jit), trained(lambda step: step), rtol=2e-5)
+
+
+def test_errors_leave_nothing_open(device: ck.Device) -> None:
+    @ck.jit
+    def f(x: ck.Array) -> ck.Array:
+        y = x * 2
+        raise RuntimeError(f"{y.shape}")
+
+    with pytest.raises(RuntimeError, match=r"\(3,\)"):
+        f(ck.zeros(3))
+    assert not pending.deferred.traced_threads
+    with pytest.raises(ValueError, match="do not broadcast"):
+        ck.jit(lambda x, y: x + y)(ck.zeros(2), ck.zeros(3))
+    with pytest.raises(TypeError, match="jit: expected arrays, modules and hashable constants"):
+        ck.jit(lambda x, y: x)(ck.zeros(2), {1})
+
+
+def test_methods_nested_calls_and_pytrees(device: ck.Device) -> None:
+    class Model:
+        scale = 3.0
+
+        @ck.jit
+        def __call__(self, x: dict[str, ck.Array]) -> ck.Array:
+            return inner(x["a"]) * self.scale
+
+    inner = ck.jit(lambda x: x + 1)
+    model = Model()
+    for _ in range(3):
+        agree(model({"a": made(3)}), (made(3) + 1) * 3)
+
+
+SHAPE = (4, 6)
+
+
+def program(rng: Random) -> Callable[[list[Any]], list[Any]]:
+    """A random program of views, elementwise functions, writes, reductions, products and rolls."""
+    steps = [(int(k), rng.integers(0, 1 << 30, 4).tolist()) for k in rng.integers(0, 14, rng.integers(4, 12))]
+
+    def run(given: list[Any]) -> list[Any]:
+        values = [x.copy() for x in given]
+        for kind, (i, j, p, q) in steps:
+            x, y = values[i % len(values)], values[j % len(values)]
+            a = p % 3
+            if kind == 0:
+                values.append(x * 0.5 + y)
+            elif kind == 1:
+                values.append(ck.tanh(x) - y * (1 + a))
+            elif kind == 2:
+                values.append(ck.where(x < y, x, y * 0.25))
+            elif kind == 3:
+                values.append(x[::-1, ::-1] + y)
+            elif kind == 4:
+                values.append(ck.concat([x[a:], y[:a]], axis=0) * 0.5)
+            elif kind == 5:
+                values.append(ck.permute_dims(x, (1, 0)).reshape(SHAPE))
+            elif kind == 6:
+                values.append(x - x.mean(axis=q % 2, keepdims=True))
+            elif kind == 7:
+                values.append(ck.roll(x, 1 + a, q % 2) - y)
+            elif kind == 8:
+                x[a] = y[q % 4] * 0.5
+            elif kind == 9:
+                x[:, a:] += y[:, a:] * 0.25
+            elif kind == 10:
+                part = x[1:, :-1]
+                values.append(x + 1)
+                part *= 0.5
+                values.append(x - part.sum())
+            elif kind == 11:
+                values.append((x @ y.T)[:, :1] * 0.1 + x)
+            elif kind == 12:
+                x += y
+                x *= 0.5
+            else:
+                values.append(ck.broadcast_to(x[q % 4], SHAPE) * y.max(axis=0))
+            values = values[-6:]
+        return values
+
+    return run
+
+
+def check_random_programs(seeds: range) -> None:
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        function = program(rng)
+        jitted = ck.jit(function)
+        for again in range(3):
+            given = [made(*SHAPE, seed=again * 10 + k) for k in range(3)]
+            try:
+                agree(jitted(given), function(given))
+            except AssertionError as error:
+                raise AssertionError(f"program {seed}, call {again}: {error}") from None
+
+
+def test_random_programs(device: ck.Device) -> None:
+    check_random_programs(range(8))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("first", range(1000, 3000, 100))
+def test_many_random_programs(device: ck.Device, first: int) -> None:
+    check_random_programs(range(first, first + 100))

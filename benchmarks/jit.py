@@ -2,9 +2,9 @@
 
 Usage: python benchmarks/jit.py [--scale N] [--only WORD] [--out FILE]
 
-Random data; every side's results are compared with those of cukern's operations one by one. Times are those of the device, by turns; "limit" is the time of
-a copy that reads and writes as many bytes as the program's arguments and results have. `--scale` divides sizes, for a
-try without a GPU.
+Random data; every side's results are compared with those of cukern's operations one by one. Times are those of the
+device, by turns; "limit" is the time of a copy that reads and writes as many bytes as the program's arguments and
+results have. `--scale` divides sizes, for a try without a GPU.
 """
 
 from __future__ import annotations

@@ -606,10 +606,16 @@ class Trace:
 
     def _remember(self, one: Expression) -> None:
         """Note that the array of an expression has its value."""
-        owner = one.owner()
-        if owner is not None and one.node.kind not in ("input", "view"):
-            self._made[one.node] = one.owner
-            self._storage(owner).nodes.append(one.node)
+        owner, node = one.owner(), one.node
+        if owner is None or node.kind in ("input", "view"):
+            return
+        with tracing(self.name, self._shapes):
+            shapes = [view.shape for _, view in array_reads(node)] + [
+                each.shape for each in pieces_of((node,))
+            ]
+        if np.broadcast_shapes(*shapes) == one.layout.shape:  # else the node is that of narrower arrays, too
+            self._made[node] = one.owner
+            self._storage(owner).nodes.append(node)
 
     def compute_into(self, node: Node, x: Array, key: Any) -> None:
         """Compute an expression to a part of an array, to whose shape it broadcasts; it does not read the part."""

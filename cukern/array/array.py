@@ -274,12 +274,14 @@ class Array(Memory):
         library asks for, by ``__array__``, DLPack or CUDA's array interface, are a :class:`GradientError` while a tape
         tracks the array.
         """
+        capture_hooks.reads(self, "numpy()")
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "numpy()")
         return np.asarray(self._fetched(), order="C")
 
     def _fetched(self) -> npt.NDArray[Any]:
         """:meth:`numpy` for uses that lose no gradient, allowed in ``strict_tape``."""
+        capture_hooks.reads(self)
         if not self.device.addressable:
             capture_hooks.leave("reads values of an array on the host")
         with self.device.activate():
@@ -392,6 +394,7 @@ class Array(Memory):
             IndexError: the index is out of range.
             ValueError: there is not exactly one element and no index, or an index of other than one integer an axis.
         """
+        capture_hooks.reads(self, "item()")
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "item()")
         return self._chosen(*index)._number() if index else self._number()
@@ -405,6 +408,7 @@ class Array(Memory):
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers, constants to tapes: see :meth:`numpy`."""
+        capture_hooks.reads(self, "tolist()")
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "tolist()")
         data = self._fetched()
@@ -414,6 +418,7 @@ class Array(Memory):
     def _scalar(self, wanted: str) -> Any:
         if self.ndim and self.size != 1:
             raise TypeError(f"only an array of one element becomes {wanted}; this one has shape {self.shape}")
+        capture_hooks.reads(self, wanted)
         converted(self, wanted, number=True)
         return self._number()
 
@@ -431,13 +436,14 @@ class Array(Memory):
     def __bool__(self) -> bool:
         if self.size != 1:
             raise ValueError(f"the truth of an array of shape {self.shape} is ambiguous; use any() or all()")
+        capture_hooks.reads(self, "bool(x), as of if and while,")
         return bool(self._number())
 
     def __int__(self) -> int:
         return int(self._real("an int"))
 
     def __float__(self) -> float:
-        if self.device.addressable and not opened and capture_hooks.refuse is None:
+        if self.device.addressable and not (opened or capture_hooks.refuse or capture_hooks.traced_threads):
             try:
                 return float(self._ndarray.item())
             except (TypeError, ValueError):
@@ -490,6 +496,7 @@ class Array(Memory):
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
+        capture_hooks.reads(self, "a pickle")
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "a pickle")
         own, data = self._planned(), self._fetched()

@@ -5,10 +5,10 @@ While a function is traced (:mod:`..elementwise.pending`), all results of elemen
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
+from ..device.capture_hooks import trace as trace
 from ..device.capture_hooks import traced_threads as traced_threads
 from .array import Array, Storage
 from .layout import Layout
@@ -88,37 +88,9 @@ def deferred(x: Array) -> Callable[[], Array] | None:
     return compute
 
 
-class Trace(Protocol):
-    """Operations of a thread that wait."""
-
-    def write(self, x: Array) -> None:
-        """Compute what reads the memory of ``x``, which is about to be written."""
-
-
-class _Thread(threading.local):
-    trace: Any = None
-
-
-_thread = _Thread()
-
-
-def trace() -> Any:
-    """The trace of this thread, or None."""
-    return _thread.trace
-
-
-def begin(trace: Trace | None) -> Trace | None:
-    """Make ``trace`` that of this thread, or none; return the one before."""
-    before: Trace | None = _thread.trace
-    _thread.trace = trace
-    change = traced_threads.discard if trace is None else traced_threads.add
-    change(threading.get_ident())
-    return before
-
-
 def about_to_write(*arrays: Array | None) -> None:
     """Compute what waits and reads the memory of these arrays, before it is written."""
-    if traced_threads and (active := _thread.trace) is not None:
+    if traced_threads and (active := trace()) is not None:
         for one in arrays:
             if one is not None:
                 active.write(one)

@@ -71,14 +71,53 @@ class Recorder(Protocol):
     def leave(self, why: str) -> None: ...
 
 
+class Trace(Protocol):
+    """Operations of a thread that wait, see :mod:`..elementwise.pending`."""
+
+    def write(self, x: Array) -> None: ...
+
+    def read(self, x: Array, what: str) -> None: ...
+
+
 class _State(threading.local):
     recorder: Recorder | None = None
+    trace: Any = None
     draws: tuple[Draws, ...] = ()
 
 
 _state = _State()
 #: The threads with a capture in progress. Without one no thread need look for its own, which is slower.
 capturing: set[int] = set()
+
+
+def trace() -> Any:
+    """The :class:`Trace` of this thread, or None."""
+    return _state.trace
+
+
+def begin_trace(trace: Trace | None) -> Trace | None:
+    """Make ``trace`` that of this thread, or none; return the one before."""
+    before: Trace | None = _state.trace
+    _state.trace = trace
+    change = traced_threads.discard if trace is None else traced_threads.add
+    change(threading.get_ident())
+    return before
+
+
+def reads(array: Array, what: str = "") -> None:
+    """Tell the trace of this thread, if there is one, that the values of an array are about to be read on the host.
+
+    Args:
+        what: the user's call that reads them; "" where the library reads them for itself.
+    """
+    if traced_threads and (active := _state.trace) is not None:
+        active.read(array, what)
+
+
+def user_line() -> str:
+    """The file and line of the first caller outside of this package."""
+    frame = sys._getframe(stacklevel() - 1)
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def recorder() -> Recorder | None:

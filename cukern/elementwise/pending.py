@@ -12,6 +12,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +24,9 @@ from ..array.deferred import Deferred, settled
 from ..array.layout import ALIGNMENT, Layout, address, fresh_layout, layout, layout_of
 from ..autodiff import tape
 from ..cache import Cache
-from ..device import Device
+from ..device import Device, capture_hooks
 from ..dtypes import COMPLEX
+from ..errors import CaptureError
 from ..kernel.plan import on, one_device
 from .graph import (
     Expr,
@@ -45,7 +47,7 @@ from .graph import (
     substitute,
     tracing,
 )
-from .plan import Plan, make_plan, planned, run_into
+from .plan import Plan, make_plan, planned, run_into, source_of
 from .program import Program, compact
 from .script import Call, Into, Launch, New, Reduce, Script, Seen
 
@@ -75,17 +77,25 @@ class Expression:
         depth: of the operations behind one another from these arrays.
         base: if the array is a view of another one in its memory: that one, and the view of an ndarray.
         owner: the array, as long as there is one.
+        lines: those of the program that it comes of, if they are noted.
     """
 
-    __slots__ = ("base", "depth", "layout", "node", "owner", "reads", "trace")
+    __slots__ = ("base", "depth", "layout", "lines", "node", "owner", "reads", "trace")
 
     owner: Callable[[], Array | None]
 
     def __init__(
-        self, trace: Trace, node: Node, layout: Layout, reads: tuple[Array, ...], depth: int, base: Any = None
+        self,
+        trace: Trace,
+        node: Node,
+        layout: Layout,
+        reads: tuple[Array, ...],
+        depth: int,
+        base: Any = None,
+        lines: tuple[str, ...] = (),
     ) -> None:
         self.trace, self.node, self.layout, self.reads = trace, node, layout, reads
-        self.depth, self.base = depth, base
+        self.depth, self.base, self.lines = depth, base, lines
 
     def __call__(self) -> Array:
         if self.base is not None:
@@ -193,14 +203,18 @@ class Launched(NamedTuple):
     """A launch of a trace.
 
     Attributes:
-        program: what the kernel computes.
+        name: that of the kernel, or of the function that is called.
         inputs: the layouts of the arrays that it reads.
         outputs: those of what it writes.
+        lines: the lines of the program that it computes, where they were noted.
+        text: makes the kernel's text; that of a call is empty.
     """
 
-    program: Program
+    name: str
     inputs: tuple[Layout, ...]
     outputs: tuple[Layout, ...]
+    lines: tuple[str, ...]
+    text: Callable[[], str]
 
 
 class _Written(NamedTuple):
@@ -223,14 +237,18 @@ class Trace:
     Args:
         name: of the function that is traced.
         arguments: its arrays.
+        strict: whether values of arrays may not become Python numbers, which later calls would not see change.
+        lines: whether to note the lines of the program that kernels compute.
 
     Attributes:
         kernels: what has been launched.
         script: what has been done, to repeat it.
     """
 
-    def __init__(self, name: str, arguments: Iterable[Array] = ()) -> None:
-        self.name = name
+    def __init__(
+        self, name: str, arguments: Iterable[Array] = (), strict: bool = False, lines: bool = False
+    ) -> None:
+        self.name, self.strict, self._lines = name, strict, lines
         self.kernels: list[Launched] = []
         self.script = Script(arguments)
         self._shapes: list[tuple[int, ...]] = []
@@ -249,13 +267,32 @@ class Trace:
         self._outer: Any = None
 
     def __enter__(self) -> Trace:
-        self._outer = deferred.begin(self)
+        self._outer = capture_hooks.begin_trace(self)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        deferred.begin(self._outer)
+        capture_hooks.begin_trace(self._outer)
         if exc_info[0] is None:
             self.settle()
+
+    def read(self, x: Array, what: str) -> None:
+        """See :func:`.capture_hooks.reads`."""
+        if self.strict and what:
+            raise CaptureError(
+                f"jit: {self.name} reads values of an array of shape {x.shape} by {what} at "
+                f"{capture_hooks.user_line()}: later calls repeat what was launched, without its Python. Choose by value "
+                "with ck.where, or return the array and read it outside"
+            )
+        self.script.open = self.script.open or "values of an array are read on the host"
+
+    def lines_of(self, arrays: Iterable[Array]) -> tuple[str, ...]:
+        """The lines of the program that arrays come of, and the present one, if they are noted."""
+        if not self._lines:
+            return ()
+        found = dict.fromkeys(
+            line for x in arrays if (one := expression(x)) is not None for line in one.lines
+        )
+        return (*found, *(() if (here := capture_hooks.user_line()) in found else (here,)))
 
     def settle(self, first: Iterable[Array] = ()) -> None:
         """Compute all that is pending and can still be read, ``first`` these arrays; in few kernels what is alike."""
@@ -342,14 +379,14 @@ class Trace:
     def apply(self, plan: Waiting, arrays: Sequence[Array], scalars: Sequence[Any]) -> list[Array]:
         """The results of a program."""
         nodes, reads, depth = self.inlined(plan.program, arrays, scalars)
-        joined = pieces_of(nodes)
+        joined, lines = pieces_of(nodes), self.lines_of(arrays)
         wanted = {one.shape for one in plan.layouts}
         if joined and ({one.shape for one in joined} != wanted or len(_boxes(joined)) > _MOST_PIECES):
             self._compute_all([one for one in map(expression, arrays) if one is not None])
             nodes, reads, depth = self.inlined(plan.program, arrays, scalars)
         results = []
         for node, own in zip(nodes, plan.layouts, strict=True):
-            results.append(self._pending(Expression(self, node, own, reads, depth)))
+            results.append(self._pending(Expression(self, node, own, reads, depth, lines=lines)))
         return results
 
     def rewritten(self, program: Program, arrays: Sequence[Array], scalars: Sequence[Any]) -> bool:
@@ -362,7 +399,7 @@ class Trace:
         (node,), reads, depth = self.inlined(program, arrays, scalars)
         if expression(x) is None or plan.layouts[0].shape != one.layout.shape:
             return False
-        new = Expression(self, node, one.layout, reads, depth)
+        new = Expression(self, node, one.layout, reads, depth, lines=self.lines_of(arrays))
         new.owner = one.owner
         _MEMORY.__set__(x, new)
         return True
@@ -441,6 +478,14 @@ class Trace:
         reduction = reduction_of([of for _, _, of in reads], program)
         y = reduction.run([of for _, _, of in reads], numbers, parameter)
         taken = tuple([self.script.read(*one) for one in reads])
+        many = [of for _, _, of in reads]
+        self._note(
+            reduction.problem.reduction.name,
+            many,
+            [y._planned()],
+            self.lines_of(arrays),
+            lambda: reduction.source,
+        )
         self.script.steps.append(Reduce(reduction, taken, tuple(numbers), parameter, self.script.put(y)))
         return y, reduction, same
 
@@ -464,6 +509,9 @@ class Trace:
             return rebuilt(filled)
 
         results = tuple([self.script.put(one) for one in several])
+        name = str(getattr(function, "__qualname__", function))
+        given = [leaves[i] for i in places]
+        self._note(name, given, [one._planned() for one in several], self.lines_of(given), str)
         form = constants, pytree.containers((args, options))
         self.script.steps.append(Call(function, slots, form, again, results))
         return made
@@ -471,11 +519,11 @@ class Trace:
     @contextmanager
     def _suspended(self) -> Iterator[None]:
         """A with-block that is not traced."""
-        deferred.begin(None)
+        capture_hooks.begin_trace(None)
         try:
             yield
         finally:
-            deferred.begin(self)
+            capture_hooks.begin_trace(self)
 
     @staticmethod
     def _there(x: Array) -> Array:
@@ -505,7 +553,7 @@ class Trace:
             offset = address(like) - address(start) if like.size else 0
             aligned = own.on_host or (own.aligned and offset % ALIGNMENT == 0)
             new, base = layout(own.device, own.dtype, like.shape, like.strides, aligned), (x, take)
-        result = self._pending(Expression(self, node, new, one.reads, one.depth, base))
+        result = self._pending(Expression(self, node, new, one.reads, one.depth, base, one.lines))
         result._storage = x._storage
         if base is not None:
             result._viewed = x if x._viewed is None else x._viewed
@@ -580,7 +628,10 @@ class Trace:
         outs = tuple([one.layout for one in some])
         plan = _plan(program, device, arrays, outs)
         made: list[Array] = plan.run(arrays, numbers)
-        self._note(program, arrays, outs)
+        lines = tuple(dict.fromkeys(line for one in some for line in one.lines))
+        self._note(
+            program.name, arrays, outs, lines, partial(source_of, program, device, self._laid(arrays), outs)
+        )
         taken = tuple([self.script.read(*one) for one in reads])
         slots = tuple(
             [self.script.put(_either(one.owner(), new)) for one, new in zip(some, made, strict=True)]
@@ -598,7 +649,7 @@ class Trace:
         for box in _boxes(pieces_of((one.node,))):
             with tracing(self.name, self._shapes):
                 node = Expr(one.node, one.layout.shape)[box].node
-            self.compute_into(node, made, box)
+            self.compute_into(node, made, box, one.lines)
         if (owner := one.owner()) is not None:
             self.script.same(owner, made)
         self._remember(one)
@@ -617,20 +668,31 @@ class Trace:
             self._made[node] = one.owner
             self._storage(owner).nodes.append(node)
 
-    def compute_into(self, node: Node, x: Array, key: Any) -> None:
+    def compute_into(self, node: Node, x: Array, key: Any, lines: tuple[str, ...] = ()) -> None:
         """Compute an expression to a part of an array, to whose shape it broadcasts; it does not read the part."""
         target = x._data[key]
         program, reads, numbers = self.kernel([node], target.shape)
         arrays = [of for _, _, of in reads]
         with on(x.device):
             run_into(program, x.device, [one._data for one in arrays], numbers, target)
-        self._note(program, arrays, [layout_of(x.device, target)])
+        inputs, outs = self._laid(arrays), (layout_of(x.device, target),)
+        self._note(program.name, arrays, outs, lines, partial(source_of, program, x.device, inputs, outs))
         taken = tuple([self.script.read(*one) for one in reads])
         self.script.steps.append(Into(program, taken, tuple(numbers), self.script.slot(x), key))
 
-    def _note(self, program: Program, arrays: Sequence[Array], outs: Sequence[Layout]) -> None:
-        layouts = tuple([one._layout or one._planned() for one in arrays])
-        self.kernels.append(Launched(program, layouts, tuple(outs)))
+    @staticmethod
+    def _laid(arrays: Sequence[Array]) -> tuple[Layout, ...]:
+        return tuple([one._layout or one._planned() for one in arrays])
+
+    def _note(
+        self,
+        name: str,
+        arrays: Sequence[Array],
+        outs: Sequence[Layout],
+        lines: tuple[str, ...],
+        text: Callable[[], str],
+    ) -> None:
+        self.kernels.append(Launched(name, self._laid(arrays), tuple(outs), lines, text))
 
     def assign(self, x: Array, key: Any, value: Any) -> bool:
         """``x[key] = value`` of an array that this trace has made, as a part of it; False where that is not so."""
@@ -660,7 +722,8 @@ class Trace:
             for other in _around(box, x.shape):
                 boxes.append((other, Expr(before, x.shape)[other].node))
         made = Pieces(x.shape, tuple(boxes)).node(x.dtype)
-        new = Expression(self, made, one.layout, _both(reads, node[1]), depth + 1)
+        lines = self.lines_of([x, value])
+        new = Expression(self, made, one.layout, _both(reads, node[1]), depth + 1, lines=lines)
         new.owner = one.owner
         _MEMORY.__set__(x, new)
         x._bump("setitem")
@@ -713,7 +776,7 @@ class Trace:
                 boxes.append((box, Expr(node, x.shape)[key].node))
         made = Pieces(x.shape, tuple(boxes)).node(x.dtype)
         own = fresh_layout(x.device, x.dtype, x.shape)
-        return self._pending(Expression(self, made, own, reads, depth + 1))
+        return self._pending(Expression(self, made, own, reads, depth + 1, lines=self.lines_of([x])))
 
     def _assign_part(self, x: Array, parts: tuple[Any, ...], value: Array) -> bool:
         """``x[key] = value`` of an array that the trace has made, and a pending one."""
@@ -732,7 +795,7 @@ class Trace:
             or (value.dtype in COMPLEX and x.dtype not in COMPLEX)
         ):
             return False
-        self.compute_into(cast(own.node, x.dtype), x, at)
+        self.compute_into(cast(own.node, x.dtype), x, at, self.lines_of([value]))
         x._bump("setitem")
         return True
 
@@ -754,6 +817,11 @@ class Trace:
                 with self._suspended(), tape.stop_recording():
                     reads.append((whole, view, view.of(whole)))
         return program, reads, [self._numbers[k] for k in scalars]
+
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        """The Python numbers that expressions read."""
+        return tuple([(type(one), repr(one)) for one in self._numbers])
 
     def _array(self, k: int) -> Array:
         found = self._arrays[k]()

@@ -268,14 +268,18 @@ def _work(program: Program, device: Device, axes: Axes, aligned: Sequence[bool])
 
 def source(program: Program, device: Device, datas: Sequence[Any]) -> str:
     """The text of the kernel that runs ``program`` on such ndarrays; empty if there are no elements."""
-    shape = broadcast_shapes(program.name, [data.shape for data in datas])
+    operands = [layout_of(device, data) for data in datas]
+    return source_of(program, device, operands, Plan(program, device, operands).layouts)
+
+
+def source_of(program: Program, device: Device, operands: Sequence[Layout], outs: Sequence[Layout]) -> str:
+    """:func:`source` for arrays of these layouts, and such results."""
+    shape = outs[0].shape
     if 0 in shape:
         return ""
-    operands = [layout_of(device, data) for data in datas]
-    layouts = Plan(program, device, operands).layouts
-    axes = _axes(operands, layouts, shape)
-    work = _work(program, device, axes, _aligned([*operands, *layouts]))
-    return work.kernel.source(device=device, **variables(program, work, [False] * len(datas)))
+    axes = _axes(operands, outs, shape)
+    work = _work(program, device, axes, _aligned([*operands, *outs]))
+    return work.kernel.source(device=device, **variables(program, work, [False] * len(operands)))
 
 
 def _aligned(layouts: Sequence[Layout]) -> list[bool]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -214,6 +216,10 @@ class Script:
         return (*steps, *[(slot, id(x)) for slot, x in self.outer])
 
 
+#: How often steps are timed.
+_TIMES = 5
+
+
 class Replay:
     """The steps of a finished script as a function of its arguments.
 
@@ -238,10 +244,19 @@ class Replay:
             if slot not in kept:
                 self._ends[i].append(slot)
 
-    @property
-    def launches(self) -> int:
-        """The number of steps that launch a kernel or more."""
-        return sum(not isinstance(step, (New, Seen)) for step in self._steps)
+    def timed(self, arguments: Sequence[Array], synchronize: Callable[[], None]) -> list[float]:
+        """The seconds of each step that launches something, one after another: the least of several."""
+        best: dict[int, float] = {}
+        for _ in range(_TIMES):
+            values = self._start.copy()
+            values[: len(arguments)] = arguments
+            for i, step in enumerate(self._steps):
+                synchronize()
+                start = time.perf_counter()
+                step.run(values)
+                synchronize()
+                best[i] = min(best.get(i, math.inf), time.perf_counter() - start)
+        return [best[i] for i, step in enumerate(self._steps) if not isinstance(step, (New, Seen))]
 
     def __call__(self, arguments: Sequence[Array]) -> list[Array]:
         """The results, in new memory; memory of what is between them is given back as soon as it can be."""

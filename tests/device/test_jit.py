@@ -55,17 +55,17 @@ def two(x: Any) -> Any:
     return ck.exp(x) + 1, (x * 2).T, x[1:] - x[:-1]
 
 
-#: Programs, and the elementwise kernels that each takes.
+#: Programs, and the launches that each takes.
 PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {
     "a stencil": (sobel, 1),
     "a loop": (loop, 1),
     "steps that write a part": (heat, 4),
     "several results": (two, 2),
-    "what a reduction reads": (lambda x: ck.sum(ck.exp(x) * 2, axis=1), 0),
-    "rows": (lambda x: (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True), 1),
-    "what follows a product": (lambda x: ck.relu(x @ x.T + 1), 1),
+    "what a reduction reads": (lambda x: ck.sum(ck.exp(x) * 2, axis=1), 1),
+    "rows": (lambda x: (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True), 3),
+    "what follows a product": (lambda x: ck.relu(x @ x.T + 1), 2),
     "a rolled array": (lambda x: x + ck.roll(x, 1, 0) * 2, 1),
-    "a value that is shared": (lambda x: (lambda y: (y, y @ y.T, y + 1))(ck.tanh(x) * x + 1), 2),
+    "a value that is shared": (lambda x: (lambda y: (y, y @ y.T, y + 1))(ck.tanh(x) * x + 1), 3),
     "broadcast": (lambda x: ck.broadcast_to(x[0], x.shape) + ck.broadcast_to(x[:, :1], x.shape), 1),
     "another shape": (lambda x: (x * 2).reshape(-1)[3:] + 1, 1),
 }

@@ -280,8 +280,8 @@ class Trace:
         if self.strict and what:
             raise CaptureError(
                 f"jit: {self.name} reads values of an array of shape {x.shape} by {what} at "
-                f"{capture_hooks.user_line()}: later calls repeat what was launched, without its Python. Choose by value "
-                "with ck.where, or return the array and read it outside"
+                f"{capture_hooks.user_line()}: later calls repeat what was launched, without its Python. Choose "
+                "by value with ck.where, or return the array and read it outside"
             )
         self.script.open = self.script.open or "values of an array are read on the host"
 

@@ -51,6 +51,7 @@ CHECKS = {
     "bridge/": "operators",
     "cli/": "cli build_for_gpus",
     "cli/build": "bundles build_for_gpus",
+    "control/": "loops",
     "demo/": "cli",
     "device/": "bundle_file bundles trust",
     "device/capture": "capture",

@@ -707,6 +707,14 @@ def _arrays(tree: Any) -> list[Array]:
     return list(found.values())
 
 
+def reads(f: Callable[[], object]) -> list[Array]:
+    """The arrays that ``f`` reads and that active tapes track, as parameters; what it does is not recorded."""
+    capture = _Capture()
+    with tape.stop_recording(), capture:
+        f()
+    return list(capture.read.values())
+
+
 def recording_gradients() -> bool:
     """Whether a tape keeps records in this thread: not one of what a checkpointed function reads."""
     return any(type(one) is not _Capture for one in tape.active())

@@ -51,7 +51,7 @@ CHECKS = {
     "bridge/": "operators",
     "cli/": "cli build_for_gpus",
     "cli/build": "bundles build_for_gpus",
-    "control/": "loops",
+    "control/": "loops implicit",
     "demo/": "cli",
     "device/": "bundle_file bundles trust",
     "device/capture": "capture",

@@ -21,7 +21,7 @@ from . import dtypes
 from . import namespace as ops
 from .array import Array
 from .autodiff import tape
-from .control.implicit import cg, gmres
+from .control.krylov import cg, gmres
 from .elementwise.exponents import _exponent, _scaled
 from .elementwise.fuse import fuse
 from .elementwise.operands import (

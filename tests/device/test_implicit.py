@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.control import implicit
+from cukern.control import roots
 from cukern.testing import assert_close, gradcheck
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -71,7 +71,7 @@ def test_preconditioners_and_restarts_of_columns(name):
 
 @pytest.mark.parametrize("dense", [64, 2])
 def test_custom_root_of_a_pytree_to_second_order(dense, monkeypatch):
-    monkeypatch.setattr(implicit, "_DENSE", dense)
+    monkeypatch.setattr(roots, "_DENSE", dense)
 
     def f(a, b):
         def equations(x):

@@ -20,10 +20,8 @@ from .implicit import Linear, implicit
 __all__ = ["cg", "gmres"]
 
 
-def _system(
-    name: str, a: Any, b: Array, x0: Array | None, preconditioner: Any
-) -> tuple[Linear, Array, Array | None, Linear]:
-    """The function of a matrix, the right side, the start and the preconditioner, checked."""
+def _system(name: str, a: Any, b: Array, x0: Array | None, preconditioner: Any) -> tuple[Linear, Linear]:
+    """The matrix and the preconditioner as functions; all arguments are checked."""
     if not is_array(b) or dtypes.info(b.dtype).kind != "f" or not b.ndim:
         got = describe(b) if is_array(b) else type(b).__name__
         raise TypeError(f"{name}: b: expected an array of real floating numbers with an axis, got {got}")
@@ -52,7 +50,7 @@ def _system(
     if x0 is not None and (not is_array(x0) or (x0.shape, x0.dtype) != (b.shape, b.dtype)):
         got = describe(x0) if is_array(x0) else type(x0).__name__
         raise ValueError(f"{name}: x0: expected {describe(b)}, as b is, got {got}")
-    return function(a, "A"), b, x0, function(preconditioner, "M")
+    return function(a, "A"), function(preconditioner, "M")
 
 
 def _dot(x: Array, y: Array) -> Array:
@@ -103,40 +101,32 @@ def cg(
     >>> ck.round(ck.linalg.cg(a, b), 4).tolist() == ck.round(ck.linalg.solve(a, b), 4).tolist()
     True
     """
-    function, b, x0, precondition = _system("cg", A, b, x0, M)
+    function, precondition = _system("cg", A, b, x0, M)
     most = 10 * b.size if maxiter is None else maxiter
 
-    def solved(function: Linear, b: Array, start: Array | None) -> Array:
-        x = zeros(b.shape, b.dtype, b.device) if start is None else start
-        r = b if start is None else b - function(x)
-        least, residual = max(tol * _size(b), atol), _size(r)
+    with tape.stop_recording():
+        x = zeros(b.shape, b.dtype, b.device) if x0 is None else x0
+        r = b if x0 is None else b - function(x0)
+        least, residual, step = max(tol * _size(b), atol), _size(r), 0
         z = p = precondition(r)
-        rz, step = _dot(r, z), 0
+        rz = _dot(r, z)
         while not residual <= least:
             if step >= most or math.isnan(residual):
                 raise _unmet("cg", residual, step, least)
             ap = function(p)
-            curvature = _dot(p, ap)
-            if float(curvature) <= 0:
+            if (curvature := float(pap := _dot(p, ap))) <= 0:
                 raise LinAlgError(
-                    f"cg: A: expected a positive definite matrix, got p^T A p = {float(curvature):.3g} in step {step}"
+                    f"cg: A: expected a positive definite matrix, got p^T A p = {curvature:.3g} in step {step}"
                 )
-            alpha = rz / curvature
-            x, r = x + alpha * p, r - alpha * ap
+            x, r = x + rz / pap * p, r - rz / pap * ap
             z = precondition(r)
             before, rz = rz, _dot(r, z)
-            p = z + (rz / before) * p
+            p = z + rz / before * p
             residual, step = _size(r), step + 1
-        return x
-
-    with tape.stop_recording():
-        x = solved(function, b, x0)
-    shape = b.shape
 
     def again(transposed: Linear, right: Array) -> Array:  # A is symmetric
-        return ops.reshape(
-            cg(function, ops.reshape(right, shape), tol=tol, atol=atol, maxiter=maxiter, M=M), (-1,)
-        )
+        columns = ops.reshape(right, b.shape)
+        return ops.reshape(cg(function, columns, tol=tol, atol=atol, maxiter=maxiter, M=M), (-1,))
 
     result: Array = implicit("cg", lambda x: function(x) - b, x, again)
     return result
@@ -163,7 +153,7 @@ def gmres(
     >>> ck.round(ck.linalg.gmres(a, b), 4).tolist() == ck.round(ck.linalg.solve(a, b), 4).tolist()
     True
     """
-    function, b, x0, precondition = _system("gmres", A, b, x0, M)
+    function, precondition = _system("gmres", A, b, x0, M)
     most = 10 * b.size if maxiter is None else maxiter
 
     def cycle(r: Array, residual: float, least: float) -> Array:

@@ -13,6 +13,8 @@ from itertools import accumulate
 from math import comb
 from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
+
 from .. import pytree
 from ..array import Array
 from ..array.creation import asarray, device_of
@@ -93,29 +95,23 @@ class _Form:
         for i, (value, form) in enumerate(zip(found, self._layouts, strict=True)):
             if not is_array(value):
                 found[i] = value = asarray(value, device=form.device)
-            if value._layout is form or (value.shape, value.dtype, value.device) == (
-                form.shape,
-                form.dtype,
-                form.device,
-            ):
+            if value._layout is form:
                 continue
-            if i in self._numbers and (value.shape, value.device) == (form.shape, form.device):
+            same = (value.shape, value.device) == (form.shape, form.device)
+            if same and i in self._numbers:
                 self._layouts[i] = value._planned()
-                continue
-            path = list(pytree.leaves_with_path(self._tree, self.name))[i].path
-            error = TypeError if value.shape == form.shape and value.device == form.device else ValueError
-            raise error(
-                f"{path}: expected {form.dtype} of shape {form.shape} on {form.device} after each step, got "
-                f"{value.dtype} of shape {value.shape} on {value.device} after step {step}"
-            )
+            elif not same or value.dtype != form.dtype:
+                path = list(pytree.leaves_with_path(self._tree, self.name))[i].path
+                raise (TypeError if same else ValueError)(
+                    f"{path}: expected {form.dtype} of shape {form.shape} on {form.device} after each step, got "
+                    f"{value.dtype} of shape {value.shape} on {value.device} after step {step}"
+                )
         self._numbers.clear()
         return found
 
     def tree(self, leaves: _Leaves) -> Any:
         """The tree with other leaves."""
-        if self._is_leaf:
-            return leaves[0]
-        return pytree.replace(self._tree, leaves)
+        return leaves[0] if self._is_leaf else pytree.replace(self._tree, leaves)
 
 
 class Loop:
@@ -149,7 +145,7 @@ class Loop:
         """The carry after ``n`` steps, and the arrays of ``ys``."""
         blocks = -(-n // _BLOCK)
         states = blocks if self._states == 0 else self._states or _needed(blocks)
-        keep: Callable[..., Any] = checkpoint if self._states != 0 and recording_gradients() else _as_it_is
+        keep: Callable[..., Any] = checkpoint if self._states != 0 and recording_gradients() else lambda f: f
         return self._part(carry, xs, start, n, states, keep)
 
     def _part(
@@ -184,9 +180,8 @@ class Loop:
             given = pytree.replace(self._xs, row) if row else None
             returned = self._step(i, self.carry.tree(carry), given)
             if not isinstance(returned, tuple) or len(returned) != 2:
-                raise TypeError(
-                    f"{self.name}: f: expected a pair (carry, y) from step {i}, got {_kind(returned)}"
-                )
+                got = type(returned).__name__
+                raise TypeError(f"{self.name}: f: expected a pair (carry, y) from step {i}, got {got}")
             carry = self.carry(returned[0], i)
             self.y = self.y or _Form(f"{self.name}: y", returned[1])
             found.append(self.y(returned[1], i))
@@ -196,10 +191,8 @@ class Loop:
         columns = [list(column) for column in zip(*parts, strict=True)]
         return [column[::-1] for column in columns] if self._reverse else columns
 
-    def until(
-        self, first: Callable[[_Leaves, int, int], tuple[_Leaves, int]], carry: _Leaves
-    ) -> tuple[_Leaves, int]:
-        """The carry after as many steps as ``first`` takes, and their number.
+    def until(self, first: Callable[[_Leaves, int, int], tuple[_Leaves, int]], carry: _Leaves) -> _Leaves:
+        """The carry after as many steps as ``first`` takes.
 
         Each part of the loop is as long as all before it, so that few states are kept of any number of steps.
 
@@ -208,7 +201,7 @@ class Loop:
                 Where gradients run a part of the loop again, its steps are the loop's.
         """
         if self._states == 0 or not recording_gradients():
-            return first(carry, 0, -1)
+            return first(carry, 0, -1)[0]
         done, most, steps = 0, _BLOCK, _BLOCK
         while steps == most:
             taken: list[int] = []
@@ -224,16 +217,7 @@ class Loop:
             carry = checkpoint(part)(carry, done, most)
             (steps,) = taken
             done += steps
-        return carry, done
-
-
-def _as_it_is(f: T) -> T:
-    return f
-
-
-def _kind(value: Any) -> str:
-    several = isinstance(value, (tuple, list))
-    return f"{type(value).__name__} of {len(value)}" if several else type(value).__name__
+        return carry
 
 
 def scan(
@@ -260,9 +244,9 @@ def scan(
         xs: an array, or a pytree of arrays, with a row for each step in the first axis.
         length: the number of steps; that of the rows by default.
         reverse: whether the last row is the first step's, and the first step's ``y`` the last row of the result.
-        states: how many carries a tape keeps of a loop of more than 16 steps. The default lets each step run again
-            twice at most, and is 34 for 10000 steps; fewer states take more time. With 0 every step is recorded, as
-            in Python's ``for``: fastest, and all that the steps save is kept.
+        states: how many carries a tape keeps of a loop of more than 16 steps, beside that before the last steps. The
+            default lets each step run again twice at most, and is 34 for 10000 steps; fewer states take more time. With
+            0 every step is recorded, as in Python's ``for``: fastest, and all that the steps save is kept.
 
     Returns:
         The last carry, and the ``y`` of all steps, stacked along a new first axis.
@@ -286,6 +270,8 @@ def scan(
     n = None if length is None else operator.index(length)
     source = "length"
     for path, x in pytree.leaves_with_path(xs, "xs"):
+        if isinstance(x, np.ndarray):
+            x = asarray(x, device=device_of(pytree.leaves((init, xs))))
         if not is_array(x):
             raise TypeError(f"scan: {path}: expected an array, got {type(x).__name__}")
         if not x.ndim:
@@ -345,9 +331,9 @@ def while_loop(
 ) -> Any:
     """The carry after ``carry = body(carry)`` for as long as ``cond(carry)`` is true.
 
-    The host reads the condition at each step: it waits for a GPU there, and a :func:`~cukern.capture` of the loop
-    consists of several graphs. As the number of steps is known afterwards, the loop has gradients, which JAX's has not;
-    they run the same number of steps, and do not read the condition again.
+    The host reads the condition at each step: it waits for a GPU there, and :func:`~cukern.capture` records no graph of
+    such a step. As the number of steps is known afterwards, the loop has gradients, which JAX's has not; they run the
+    same number of steps, and do not read the condition again.
 
     Args:
         cond: takes the carry; returns a bool, or an array of one of shape ().
@@ -381,7 +367,7 @@ def while_loop(
             steps += 1
         return carry, steps
 
-    return make(loop.until(first, loop.carry.leaves)[0])
+    return make(loop.until(first, loop.carry.leaves))
 
 
 def cond(pred: Any, true_fn: Callable[..., T], false_fn: Callable[..., T], *operands: Any) -> T:

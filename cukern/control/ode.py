@@ -229,5 +229,4 @@ def _interval(
                 )
         return pytree.leaves((y, slopes)), steps
 
-    carry, _ = loop.until(first, loop.carry.leaves)
-    return loop.carry.tree(carry), size
+    return loop.carry.tree(loop.until(first, loop.carry.leaves)), size

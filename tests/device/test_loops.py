@@ -31,7 +31,7 @@ def test_scan_of_pytrees_in_both_directions():
         for i in range(40)[:: -1 if reverse else 1]:
             s, v = s * 0.9 + xs["a"][i], v + xs["b"][i]
             ys[i] = s * 2, v[0]
-        given = {name: f64(x) for name, x in xs.items()}
+        given = {"a": f64(xs["a"]), "b": xs["b"]}
         last, found = ck.scan(f, {"s": f64(0.5), "v": f64([0, 0])}, given, reverse=reverse)
         assert_close(last["s"], s)
         assert_close(last["v"], v)

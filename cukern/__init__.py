@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     )
     from . import gguf as gguf
     from . import io as io
+    from .control.loops import *  # noqa: F403
+    from .control.ode import *  # noqa: F403
+    from .control.roots import *  # noqa: F403
     from .device.bundles import load_bundle as load_bundle
     from .gguf import *  # noqa: F403
     from .io import *  # noqa: F403
@@ -63,6 +66,9 @@ if TYPE_CHECKING:
 #: What is imported at its first use: submodules, and names of others.
 _LATER = {
     "": "distributed fft generate gguf io lib linalg nn optim polynomial quant random sparse testing",
+    "control.loops": "cond fori_loop scan switch while_loop",
+    "control.ode": "odeint",
+    "control.roots": "custom_root",
     "device.bundles": "load_bundle",
     "gguf": "GGUFFile load_gguf save_gguf",
     "io": "load save save_safetensors savez savez_compressed",

@@ -680,6 +680,11 @@ class _Capture(Tape):
         self._opaque = ChainMap({}, *(outer._opaque for outer in tape.active()))
 
     def _needs(self, inputs: Sequence[Array]) -> tuple[tuple[bool, ...], tape.Keys]:
+        for array in inputs:
+            if array._key is not None or array._trainable or self._opaque:
+                break
+        else:
+            return (), ()  # most arrays are made by the function itself
         needs, keys = super()._needs(inputs)
         for array in itertools.compress(inputs, needs):
             self.read.setdefault(id(array), array)
@@ -704,6 +709,19 @@ def _arrays(tree: Any) -> list[Array]:
     return list(found.values())
 
 
+def reads(f: Callable[[], object]) -> list[Array]:
+    """The arrays that ``f`` reads and that active tapes track, as parameters; what it does is not recorded."""
+    capture = _Capture()
+    with tape.stop_recording(), capture:
+        f()
+    return list(capture.read.values())
+
+
+def recording_gradients() -> bool:
+    """Whether a tape keeps records in this thread: not one of what a checkpointed function reads."""
+    return any(type(one) is not _Capture for one in tape.active())
+
+
 def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     """``f``, with its intermediate results computed again for the backward pass instead of kept.
 
@@ -723,7 +741,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(f)
     def checkpointed(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not tape.active():
+        if not recording_gradients():
             return f(*args, **kwargs)
         capture, draws, floating = _Capture(), capture_hooks.Draws(), dtypes.get_default_dtype()
         with tape.stop_recording(), capture, draws.noted():
@@ -737,11 +755,17 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
             cotangents: tuple[Any, ...], saved: tuple[Any, ...], needs: tuple[bool, ...]
         ) -> list[Array | None]:
             wanted = list(itertools.compress(read, needs))
-            with Tape() as inner, draws.again(), dtypes.default_dtype(floating):
-                inner.watch(wanted)
-                again = _arrays(f(*args, **kwargs))
             used = [i for i, cotangent in enumerate(cotangents) if cotangent is not None]
-            found = inner.gradient([again[i] for i in used], wanted, [cotangents[i] for i in used])
+
+            def pull(wanted: Sequence[Array], given: Sequence[Array]) -> list[Array | None]:
+                with Tape() as inner, draws.again(), dtypes.default_dtype(floating):
+                    inner.watch(wanted)
+                    again = _arrays(f(*args, **kwargs))
+                found: list[Array | None] = inner.gradient([again[i] for i in used], wanted, given)
+                return found
+
+            # A tape that records the gradient keeps as little of it.
+            found = checkpoint(pull)(wanted, [cotangents[i] for i in used])
             gradients = iter(found)
             return [next(gradients) if needed else None for needed in needs]
 

@@ -21,6 +21,7 @@ from . import dtypes
 from . import namespace as ops
 from .array import Array
 from .autodiff import tape
+from .control.krylov import cg, gmres
 from .elementwise.exponents import _exponent, _scaled
 from .elementwise.fuse import fuse
 from .elementwise.operands import (
@@ -74,6 +75,7 @@ __all__ = [
     "QRResult",
     "SVDResult",
     "SlogdetResult",
+    "cg",
     "cholesky",
     "cond",
     "cross",
@@ -84,6 +86,7 @@ __all__ = [
     "eigvals",
     "eigvalsh",
     "expm",
+    "gmres",
     "inv",
     "lstsq",
     "matmul",

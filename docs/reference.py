@@ -74,6 +74,7 @@ _FUNCTIONS = {
         "Differences, integrals and interpolation",
         "Polynomials",
     ),
+    "Control flow and solvers": ("Control flow",),
     "Creation, inspection and files": (
         "Creation",
         "Number ranges",

@@ -34,6 +34,7 @@ ORDER = """
     ops
     function transforms
     namespace tree
+    control
     linalg fft io lib capture jit random sparse polynomial
     nn
     quant

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from .. import fft, io, linalg, namespace
 from ..array import creation
+from ..control import loops
 from ..elementwise.row import Row
 from ..namespace import aliases
 from ..ops import grids, info, sources
@@ -83,6 +84,7 @@ def families() -> Iterator[Family]:
         yield Family(title, root, [name for name in own if name not in told])
         told |= set(own)
     yield Family("Other functions", root, [name for name in namespace.__all__ if name not in told])
+    yield Family("Control flow", root, [*loops.__all__, "custom_root", "odeint"])
     yield Family("Creation", root, creation.__all__)
     yield Family("Index grids", root, grids.__all__)
     yield Family("From bytes, files and texts", root, sources.__all__)

@@ -215,6 +215,18 @@ def test_checkpoint_recomputes_and_keeps_nothing():
         assert_close(a, b, rtol=0, atol=0)
 
 
+def test_checkpoint_keeps_nothing_of_its_gradient_either():
+    x, y = f64([0.1, 0.5]), f64([1.0, -0.5])
+    f = Counted()
+    with ck.Tape() as outer:
+        outer.watch(x)
+        gradient = ck.grad(lambda x: ck.checkpoint(f)(x, y).sum())(x)
+        assert f.intermediate() is None
+    assert f.calls == 2
+    expected = ck.hvp(lambda x: f(x, y).sum(), [x], [ck.ones(2, dtype="float64")])[1][0]
+    assert_close(outer.gradient(gradient, x), expected.numpy(), rtol=1e-12)
+
+
 def test_checkpoint_without_a_tape_or_tracked_arrays_just_calls():
     x, y = f64([0.1]), f64([1.0])
     f = Counted()

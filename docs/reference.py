@@ -30,6 +30,7 @@ _OWN = {
     "Devices, settings and errors": {
         "Devices": "device devices Device check_indices load_bundle",
         "Capture": "capture",
+        "Jit": "jit",
         "Default dtype": "default_dtype get_default_dtype set_default_dtype result_type",
         "Precision of products": "matmul_precision get_matmul_precision set_matmul_precision",
         "Errors": "CukernError TemplateError CompileError DeviceError LaunchError KernelFault KernelReport "

@@ -19,7 +19,7 @@ import cukern
 OTHERS = {"numpy", "ml_dtypes"}
 #: Parts of ``cukern`` that it loads.
 ROOMS = set(
-    "array autodiff cache capture device dtypes elementwise errors files function index kernel launch linear namespace "
+    "array autodiff cache capture device dtypes elementwise errors files function index jit kernel launch linear namespace "
     "ops pytree reduction shape text transforms tree".split()
 )
 #: What it does not load, though a part of one of these packages is loaded, or Python's own library has it.

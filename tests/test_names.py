@@ -33,7 +33,6 @@ MODULES = [
         ("cukern", "RawKernel", r"cukern\.Kernel\(source\)"),
         ("cukern", "ElementwiseKernel", r"cukern\.elementwise\(name, expression\)"),
         ("cukern", "ReductionKernel", r"cukern\.reduction\(name, map_expr"),
-        ("cukern", "jit", "@cukern.fuse"),
         ("cukern", "dtype", "numpy.dtype"),
         ("cukern", "busday_count", "NumPy has it: numpy.busday_count"),
         ("cukern.nn", "BatchNorm2d", "cukern.nn.BatchNorm"),

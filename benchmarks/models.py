@@ -35,10 +35,10 @@ PROFILED, NAME = 3, 100
 Step = Callable[[], Any]
 
 
-def own_step(model: Any, given: list[Any], captured: bool) -> Step:
+def own_step(model: Any, given: list[Any], decorate: Callable[[Step], Step]) -> Step:
     """This library's step."""
     if not hasattr(model, "loss"):
-        return ck.capture(lambda: model.advance(*given)) if captured else lambda: model.advance(*given)
+        return decorate(lambda: model.advance(*given))
     optimizer = ck.optim.AdamW(model, masters=False, **OPTIONS)
 
     def step() -> Any:
@@ -49,7 +49,7 @@ def own_step(model: Any, given: list[Any], captured: bool) -> Step:
             model.finish()
         return loss
 
-    return ck.capture(step) if captured else step
+    return decorate(step)
 
 
 def torch_step(model: Any, given: list[Any], compiled: bool) -> Step:
@@ -82,14 +82,14 @@ def sides(program: Program, scale: int, quick: bool) -> dict[str, Callable[[], S
     first = program.build(OURS, scale)
     state = {key: one.numpy() for key, one in first.state_dict().items()}
 
-    def ours(captured: bool) -> Step:
+    def ours(decorate: Callable[[Step], Step]) -> Step:
         inputs = [
             ck.asarray(one, dtype=program.dtype if casts else None)
             for one, casts in zip(given, floating, strict=True)
         ]
         model = program.build(OURS, scale)
         model.load_state_dict(state)
-        return own_step(model, inputs, captured)
+        return own_step(model, inputs, decorate)
 
     def theirs(compiled: bool, last: bool = False) -> Step:
         torch.backends.cudnn.allow_tf32 = False  # float32 is float32 on all sides
@@ -117,8 +117,9 @@ def sides(program: Program, scale: int, quick: bool) -> dict[str, Callable[[], S
         return program.jax(state, inputs, scale)
 
     made: dict[str, Callable[[], Step]] = {
-        "cukern, eager": lambda: ours(False),
-        "cukern, captured": lambda: ours(True),
+        "cukern, eager": lambda: ours(lambda step: step),
+        "cukern, captured": lambda: ours(ck.capture),
+        "cukern, ck.jit": lambda: ours(ck.jit),
     }
     if torch is not None:
         made["PyTorch, eager"] = lambda: theirs(False)

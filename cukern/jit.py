@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import MethodType
@@ -71,6 +72,9 @@ class _Known(NamedTuple):
         form: what the first call did, and the numbers in it.
         replay: repeats the launches, from the third call on; None if there is more to do.
         captured: whether the function is captured from the third call on.
+        seconds: what the second call took, if its Python has to run on the host, where arrays are computed at once.
+        plain: whether the function is called as it is, since that has taken less time.
+        tried: whether there was a second call.
         leaves: the results that are no arrays, and None for each array.
         rebuilt: makes the results of their leaves.
     """
@@ -78,6 +82,9 @@ class _Known(NamedTuple):
     form: Any
     replay: Replay | None = None
     captured: bool = False
+    seconds: float = 0.0
+    plain: bool = False
+    tried: bool = False
     leaves: tuple[Any, ...] = ()
     rebuilt: Callable[[list[Any]], Any] = list
 
@@ -120,8 +127,18 @@ class Jitted(Generic[P, R]):
             return again
         if known is not None and known.captured:
             return self._captured(*args, **kwargs)
+        start = time.perf_counter()
+        if known is not None and known.seconds:
+            plain: R = self._function(*args, **kwargs)
+            if not known.plain:
+                faster = time.perf_counter() - start < known.seconds
+                self._known.keep(key, known._replace(plain=faster, seconds=known.seconds if faster else 0.0))
+            return plain
         active, result = self._run(args, kwargs, arrays)
-        self._known.keep(key, self._learnt(known, active, arrays, result))
+        learnt = self._learnt(known, active, arrays, result)
+        if known is not None and not known.tried and learnt.replay is None and not learnt.captured:
+            learnt = learnt._replace(seconds=time.perf_counter() - start, tried=True)
+        self._known.keep(key, learnt._replace(tried=True) if known is not None else learnt)
         return result
 
     @staticmethod
@@ -166,7 +183,7 @@ class Jitted(Generic[P, R]):
         if not on_host and len(active.kernels) >= _MANY_LAUNCHES and moved <= _SMALL_BYTES:
             return _Known(form, captured=True)
         constants = tuple([None if isinstance(leaf, Array) else leaf for leaf in leaves])
-        return _Known(form, Replay(script, slots), False, constants, rebuilt)
+        return _Known(form, Replay(script, slots), leaves=constants, rebuilt=rebuilt)
 
     def launches(self, *args: P.args, **kwargs: P.kwargs) -> list[Launched]:
         """What a call with these arguments launches; the function runs."""

@@ -111,7 +111,15 @@ def reads(array: Array, what: str = "") -> None:
         what: the user's call that reads them; "" where the library reads them for itself.
     """
     if traced_threads and (active := _state.trace) is not None:
-        active.read(array, what)
+        active.read(array, what if what and not _within_library() else "")
+
+
+def _within_library() -> bool:
+    """Whether it is the library that calls the method of an array which asks."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("cukern.array."):
+        frame = frame.f_back
+    return frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "cukern"
 
 
 def user_line() -> str:

@@ -45,7 +45,7 @@ from .graph import (
     substitute,
     tracing,
 )
-from .plan import Plan, make_plan, planned, run_into
+from .plan import Places, Plan, make_plan, places, planned, run_into
 from .program import Program, compact
 from .script import Call, Into, Launch, New, Reduce, Script, Seen
 
@@ -578,7 +578,7 @@ class Trace:
         program, reads, numbers = self.kernel([one.node for one in some], shape)
         arrays = [of for _, _, of in reads]
         outs = tuple([one.layout for one in some])
-        plan = _plan(program, device, arrays, outs)
+        plan = _plan(program, device, arrays, outs, places([whole for whole, _, _ in reads], arrays))
         made: list[Array] = plan.run(arrays, numbers)
         self._note(program, arrays, outs)
         taken = tuple([self.script.read(*one) for one in reads])
@@ -616,11 +616,12 @@ class Trace:
         target = x._data[key]
         program, reads, numbers = self.kernel([node], target.shape)
         arrays = [of for _, _, of in reads]
+        placed = places([whole for whole, _, _ in reads], arrays)
         with on(x.device):
-            run_into(program, x.device, [one._data for one in arrays], numbers, target)
+            run_into(program, x.device, [one._data for one in arrays], numbers, target, placed)
         self._note(program, arrays, [layout_of(x.device, target)])
         taken = tuple([self.script.read(*one) for one in reads])
-        self.script.steps.append(Into(program, taken, tuple(numbers), self.script.slot(x), key))
+        self.script.steps.append(Into(program, taken, tuple(numbers), self.script.slot(x), key, placed))
 
     def _note(self, program: Program, arrays: Sequence[Array], outs: Sequence[Layout]) -> None:
         layouts = tuple([one._layout or one._planned() for one in arrays])
@@ -804,12 +805,16 @@ def leaves_of(program: Program) -> tuple[Node, ...]:
     return found
 
 
-def _plan(program: Program, device: Device, arrays: Sequence[Array], outs: tuple[Layout, ...]) -> Plan:
+def _plan(
+    program: Program, device: Device, arrays: Sequence[Array], outs: tuple[Layout, ...], placed: Places
+) -> Plan:
     """The plan of a kernel with results of these layouts."""
     operands = tuple([one._layout or one._planned() for one in arrays])
-    key = program, operands, outs
+    key = program, operands, outs, placed
     found = _plans.get(key)
-    return _plans.keep(key, make_plan(program, device, operands, outs)) if found is None else found
+    if found is None:
+        found = _plans.keep(key, make_plan(program, device, operands, outs, placed=placed))
+    return found
 
 
 def _named(roots: Sequence[Node]) -> str:

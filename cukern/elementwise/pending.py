@@ -47,7 +47,7 @@ from .graph import (
     substitute,
     tracing,
 )
-from .plan import Plan, make_plan, planned, run_into, source_of
+from .plan import Places, Plan, make_plan, places, planned, run_into, source_of
 from .program import Program, compact
 from .script import Call, Into, Launch, New, Reduce, Script, Seen
 
@@ -626,12 +626,12 @@ class Trace:
         program, reads, numbers = self.kernel([one.node for one in some], shape)
         arrays = [of for _, _, of in reads]
         outs = tuple([one.layout for one in some])
-        plan = _plan(program, device, arrays, outs)
+        placed = places([whole for whole, _, _ in reads], arrays)
+        plan = _plan(program, device, arrays, outs, placed)
         made: list[Array] = plan.run(arrays, numbers)
         lines = tuple(dict.fromkeys(line for one in some for line in one.lines))
-        self._note(
-            program.name, arrays, outs, lines, partial(source_of, program, device, self._laid(arrays), outs)
-        )
+        text = partial(source_of, program, device, self._laid(arrays), outs, placed)
+        self._note(program.name, arrays, outs, lines, text)
         taken = tuple([self.script.read(*one) for one in reads])
         slots = tuple(
             [self.script.put(_either(one.owner(), new)) for one, new in zip(some, made, strict=True)]
@@ -673,12 +673,14 @@ class Trace:
         target = x._data[key]
         program, reads, numbers = self.kernel([node], target.shape)
         arrays = [of for _, _, of in reads]
+        placed = places([whole for whole, _, _ in reads], arrays)
         with on(x.device):
-            run_into(program, x.device, [one._data for one in arrays], numbers, target)
+            run_into(program, x.device, [one._data for one in arrays], numbers, target, placed)
         inputs, outs = self._laid(arrays), (layout_of(x.device, target),)
-        self._note(program.name, arrays, outs, lines, partial(source_of, program, x.device, inputs, outs))
+        text = partial(source_of, program, x.device, inputs, outs, placed)
+        self._note(program.name, arrays, outs, lines, text)
         taken = tuple([self.script.read(*one) for one in reads])
-        self.script.steps.append(Into(program, taken, tuple(numbers), self.script.slot(x), key))
+        self.script.steps.append(Into(program, taken, tuple(numbers), self.script.slot(x), key, placed))
 
     @staticmethod
     def _laid(arrays: Sequence[Array]) -> tuple[Layout, ...]:
@@ -878,12 +880,16 @@ def leaves_of(program: Program) -> tuple[Node, ...]:
     return found
 
 
-def _plan(program: Program, device: Device, arrays: Sequence[Array], outs: tuple[Layout, ...]) -> Plan:
+def _plan(
+    program: Program, device: Device, arrays: Sequence[Array], outs: tuple[Layout, ...], placed: Places
+) -> Plan:
     """The plan of a kernel with results of these layouts."""
     operands = tuple([one._layout or one._planned() for one in arrays])
-    key = program, operands, outs
+    key = program, operands, outs, placed
     found = _plans.get(key)
-    return _plans.keep(key, make_plan(program, device, operands, outs)) if found is None else found
+    if found is None:
+        found = _plans.keep(key, make_plan(program, device, operands, outs, placed=placed))
+    return found
 
 
 def _named(roots: Sequence[Node]) -> str:

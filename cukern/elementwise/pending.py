@@ -107,6 +107,7 @@ class Pending(Deferred):
     """An array whose value is an expression; an ordinary one from when its memory is read on."""
 
     __slots__ = ()
+    arriving = True  # what it is computed from is written after it is computed, see Trace.write
 
     def _seen(self, layout: Layout, offset: int = 0) -> Array:
         _ = self._operand
@@ -334,6 +335,8 @@ class Trace:
         """The node of an array, what it reads, and its depth."""
         one = expression(x)
         if one is not None and one.trace is self:
+            if one.node.kind == "reduced":
+                return one.node, one.reads, one.depth  # whose shape may be another than that of the array that has it
             reference = self._made.get(one.node)
             there = None if reference is None else reference()
             if there is None or type(there) is Pending:

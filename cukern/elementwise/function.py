@@ -21,7 +21,7 @@ from ..kernel.strides import broadcast_shapes
 from . import summed
 from .graph import COMPARISONS, SYMBOLS, Expr, Node, call, cast, input_node, scalar_node, substitute, symbolic
 from .operands import first_array, public, require_array
-from .plan import Plan, plan_for, planned, run_into
+from .plan import Places, Plan, plan_for, planned, run_into
 from .program import Backward, Program, onto, program
 from .row import Scalar, is_scalar
 from .summed import Totals, totals_of
@@ -30,14 +30,19 @@ from .ufunc import Casting, Ufunc, can_cast, written
 ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float | complex
 
 
-def evaluate(forward: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] = ()) -> list[Array]:
+def evaluate(
+    forward: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] = (), placed: Places = ()
+) -> list[Array]:
     """The outputs of a program on arrays of one device, recorded if a tape tracks an input.
+
+    Args:
+        placed: where the arrays are, see :func:`.plan.places`.
 
     Raises:
         DeviceError: the arrays are on different devices.
         ValueError: their shapes do not broadcast.
     """
-    plan = planned(forward, arrays)
+    plan = planned(forward, arrays, placed)
     outs = plan.run(arrays, scalars)
     tracking = tape.tracked(arrays) if tape.opened else None
     if tracking is not None:

@@ -40,7 +40,7 @@ from .graph import (
     substitute,
     tracing,
 )
-from .plan import source
+from .plan import Places, places, source
 from .program import Program, compact
 from .row import convert_scalar, is_scalar
 
@@ -78,6 +78,7 @@ class _Kernel(NamedTuple):
         reduced: the reduction.
         integers: the call's numbers that must fit an integer dtype, with that dtype.
         product: the product that it computes itself, and reads.
+        wholes: indices of the values of which the ones that it takes are views, or which they are.
     """
 
     program: Program | None
@@ -86,6 +87,7 @@ class _Kernel(NamedTuple):
     reduced: Reduced | None = None
     integers: tuple[tuple[int, dtypes.DType], ...] = ()
     product: _Product | None = None
+    wholes: tuple[int, ...] = ()
 
     def run(self, values: Sequence[Array], scalars: Sequence[Any]) -> Sequence[Array]:
         """Launch with the values so far and the numbers of a call; return the outputs."""
@@ -108,12 +110,15 @@ class _Kernel(NamedTuple):
             return (FUNCTIONS["product_then"](self.program, of.at, a, b, inputs, numbers, transposed, end),)
         assert self.program is not None
         if end is None:
-            return evaluate(self.program, inputs, numbers)
+            return evaluate(self.program, inputs, numbers, self._placed(values, inputs))
         return (
             end.reduction.evaluate(
                 self.program, inputs, numbers, end.axes, end.keepdims, end.dtype, end.parameter
             ),
         )
+
+    def _placed(self, values: Sequence[Array], inputs: Sequence[Array]) -> Places:
+        return places([values[k] for k in self.wholes], inputs) if self.wholes else ()
 
     def source(self, values: Sequence[Array]) -> str:
         """The text of the kernel; empty for a product by the device's library."""
@@ -127,7 +132,7 @@ class _Kernel(NamedTuple):
             return own
         datas, device = [one._data for one in inputs], inputs[0].device
         if self.reduced is None:
-            return source(self.program, device, datas)
+            return source(self.program, device, datas, self._placed(values, inputs))
         end = self.reduced
         text: str = end.reduction.source(self.program, device, datas, end.axes, end.dtype)
         return text
@@ -159,11 +164,15 @@ class _Kernels:
     Args:
         name: the function's.
         arrays: how many arrays a call has.
+        views: what is read of these besides.
         groups: the nodes of the outputs of each shape, and of each reduction's value.
     """
 
-    def __init__(self, name: str, arrays: int, groups: Sequence[Sequence[Node]]) -> None:
-        self.name, self.count = name, arrays
+    def __init__(
+        self, name: str, arrays: int, views: Sequence[View], groups: Sequence[Sequence[Node]]
+    ) -> None:
+        self.name, self.count = name, arrays + len(views)
+        self._wholes = (*range(arrays), *[one.array for one in views])
         self.kernels: list[_Kernel] = []
         self._values: dict[Node, Node] = {}
         #: How many kernels read each product.
@@ -200,7 +209,12 @@ class _Kernels:
         if own is not None:
             of = _Product(factors, inputs.index(self.count))
             inputs = tuple(k for k in inputs if k != self.count)
-        return self._append(_Kernel(program, inputs, scalars, reduced, _integers(nodes), of), len(nodes))
+        known = self._wholes
+        wholes = tuple([known[k] if k < len(known) else k for k in inputs])
+        kernel = _Kernel(
+            program, inputs, scalars, reduced, _integers(nodes), of, () if wholes == inputs else wholes
+        )
+        return self._append(kernel, len(nodes))
 
     def _product(self, node: Node) -> Node:
         """The input that has the value of a product; it is computed by itself."""
@@ -446,7 +460,7 @@ class Fused(Generic[P, R]):
         roots, views = read_views([node for nodes in spreads for node in nodes], arrays)
         rest = iter(roots)
         wanted = [(tuple(next(rest) for _ in one[0]), *one[1:]) for one in wanted]
-        kernels = _Kernels(self._name, arrays + len(views), [nodes for nodes, *_ in wanted])
+        kernels = _Kernels(self._name, arrays, views, [nodes for nodes, *_ in wanted])
         positions: dict[int, int] = {}
         for nodes, shape, at, end in wanted:
             positions.update(zip(at, kernels.add(nodes, shape, end), strict=True))

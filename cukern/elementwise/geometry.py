@@ -17,6 +17,7 @@ LINES = Kernel("elementwise/lines.cu", block=256)
 FLAT = Kernel("elementwise/flat.cu", block=256)
 ROWS = Kernel("elementwise/rows.cu", block=256)
 TILES = Kernel("elementwise/tiles.cu", block=256)
+STENCIL = Kernel("elementwise/stencil.cu", block=256)
 
 #: By which indices of 32 bits are divided.
 _DIVISOR = Declared("Divisor", n="uint32", factor="uint32", shift="uint32")
@@ -25,6 +26,8 @@ _DIVISOR = Declared("Divisor", n="uint32", factor="uint32", shift="uint32")
 WIDEST = 16
 
 
+#: The most blocks of a grid along its second axis.
+_MOST_BLOCKS = 65535
 #: Elements that one host thread computes in sequence, which amortise its start.
 _HOST_PIECE = 16384
 
@@ -52,7 +55,7 @@ def geometry(style: Style, rows: int, columns: int) -> Geometry:
     if rows == 1:
         return Geometry(256, 256, 1, 1024 if columns > 2**20 else 256)
     lanes = 1 if columns <= 4 else 8 if columns <= 16 else 32 if columns <= 128 else 256
-    return Geometry(256, lanes, 1, max(4 * lanes, -(-columns // 65535)))
+    return Geometry(256, lanes, 1, max(4 * lanes, -(-columns // _MOST_BLOCKS)))
 
 
 class Shape(NamedTuple):
@@ -118,14 +121,51 @@ HOST_TURNS = 1 << 21
 _APART = 32
 #: The smallest size of two axes for which a transpose uses tiles.
 _LEAST_SIDE = 16
+#: The fewest views of one array for which a thread computes a patch of elements.
+_FEWEST_VIEWS = 3
+#: The fewest elements that are computed in patches, and the fewest columns.
+_FEWEST_PATCHED = 2**18
+_LEAST_COLUMNS = 64
+#: The most rows or columns by which these views are shifted.
+_MOST_SHIFTED = 16
+#: The threads of a block that computes patches.
+_PATCHES = 256
+#: The most rows of a patch: more of them hardly save loads.
+_MOST_ROWS = 8
+#: The most registers, of 4 bytes, that hold what a patch reads.
+_WINDOW = 64
+#: The most bytes of shared memory in which a block stages what it stores.
+_STAGED_BYTES = 24576
+
+
+class Place(NamedTuple):
+    """Where an input is in an array.
+
+    Attributes:
+        array: a number that inputs have in common which are views of one array.
+        offset: bytes from the array's first element to the input's.
+        aligned: whether the array's address is aligned.
+    """
+
+    array: int
+    offset: int
+    aligned: bool
 
 
 class Operand(NamedTuple):
-    """An input or output: bytes of an element, strides in elements, whether its address is aligned."""
+    """An input or output.
+
+    Attributes:
+        size: bytes of an element.
+        steps: strides in elements.
+        aligned: whether its address is aligned.
+        place: where an input is in an array, if that is known.
+    """
 
     size: int
     steps: Strides
     aligned: bool = True
+    place: Place | None = None
 
 
 class Task(NamedTuple):
@@ -174,6 +214,8 @@ def spread(task: Task) -> Work | None:
     """The launch of a task on a GPU; None if plain loops are best."""
     if task.statements > _LONG:
         return None
+    if (work := stencil(task)) is not None:
+        return work
     flat = contiguous_steps(task.shape)
     lying = [one for one in task.operands if one.steps == flat]
     apart = [one for one in task.operands if one.steps != flat and any(one.steps)]
@@ -325,7 +367,7 @@ def _rows(task: Task, width: int, shape: Shape = ROW_SHAPE, lanes: int = 0) -> W
         rounds = max(shape.rounds, -(-steps * pieces // shape.blocks))
     variables = _common(task, shape.block, width, unroll, shape.streaming)
     variables |= {"lanes": lanes, "outer": len(task.shape) - 1}
-    grid = pieces, min(65535, -(-steps // rounds)), 1
+    grid = pieces, min(_MOST_BLOCKS, -(-steps // rounds)), 1
     walked = _layout(task, task.shape[:-1], placed)
     return Work(ROWS, variables, patterns, grid, shape.block, walked, (rows, columns))
 
@@ -414,3 +456,194 @@ def _tile_accesses(task: Task, pieces: dict[int, int]) -> list[dict[str, Any]]:
         patterns[-1]["piece"] = pieces.get(k) or patterns[-1]["pack"]
         table += pattern != "one"
     return patterns
+
+
+class _Group(NamedTuple):
+    """Views of one array with equal strides.
+
+    Attributes:
+        first: the index of the operand from whose address the others are reached.
+        shifts: by the index of a view, its elements from that address along each axis.
+        unit: whether it steps by 1 along the rows.
+    """
+
+    first: int
+    shifts: dict[int, tuple[int, ...]]
+    unit: bool
+
+    def phase(self, operands: Sequence[Operand], width: int) -> int | None:
+        """The columns of the first view after one that is aligned for packs of ``width``; None if there are none."""
+        one = operands[self.first]
+        if not self.unit or any(step % width for step in one.steps[:-1]):
+            return None
+        if one.place is not None and one.place.aligned:
+            return one.place.offset // one.size % width
+        return next((-at[-1] % width for k, at in self.shifts.items() if operands[k].aligned), None)
+
+
+class _Lines(NamedTuple):
+    """What a patch reads of a group.
+
+    Attributes:
+        variables: of the template.
+        places: by the index of a view, its first line, and its first column in the pieces.
+        loads: the number of loads.
+        registers: how many hold what is loaded.
+        first: the columns before those of a patch that it reads.
+        last: the columns after the first one of a patch.
+    """
+
+    variables: dict[str, Any]
+    places: dict[int, tuple[int, int]]
+    loads: int
+    registers: int
+    first: int
+    last: int
+
+
+def _shifts(distance: int, steps: Strides) -> tuple[int, ...] | None:
+    """The elements along each axis that a distance in elements is, all of them few; None if there are none."""
+    found = []
+    for step in steps[:-1]:
+        found.append((2 * distance + step) // (2 * step) if step else 0)
+        distance -= found[-1] * step
+    found.append(distance)
+    return tuple(found) if max(map(abs, found)) <= _MOST_SHIFTED else None
+
+
+def _groups(task: Task) -> list[_Group]:
+    """The inputs that differ between elements, views of one array together."""
+    groups: list[_Group] = []
+    known: dict[Any, _Group] = {}
+    for k, one in enumerate(task.operands[: task.inputs]):
+        if not any(one.steps):
+            continue
+        unit, place = one.steps[-1] == 1, one.place
+        key = k if place is None or not unit else (place.array, one.size, one.steps)
+        own = known.get(key)
+        if own is not None and place is not None:
+            start = task.operands[own.first].place
+            distance, rest = divmod(place.offset - (start.offset if start else 0), one.size)
+            shifts = None if rest else _shifts(distance, one.steps)
+            if shifts is not None:
+                own.shifts[k] = shifts
+                continue
+        groups.append(_Group(k, {k: (0,) * len(one.steps)}, unit))
+        known.setdefault(key, groups[-1])
+    return groups
+
+
+def _lines_of(group: _Group, task: Task, table: int, width: int, height: int) -> _Lines:
+    """What a patch of so many columns and rows reads of a group."""
+    size = task.operands[group.first].size
+    phase = group.phase(task.operands, width) if width > 1 else None
+    own, before = (1, 0) if phase is None else (width, phase)
+    views = [(k, at[:-2], at[-2], at[-1] + before) for k, at in group.shifts.items()]
+    planes = sorted({plane for _, plane, _, _ in views})
+    least, most = (pick(row for _, _, row, _ in views) for pick in (min, max))
+    chunk = min(column for *_, column in views) // own
+    span = height + most - least
+    lines: list[dict[str, Any]] = []
+    for at, (plane, row) in enumerate((plane, row) for plane in planes for row in range(span)):
+        read = [column for _, over, r, column in views if over == plane and 0 <= row - (r - least) < height]
+        chunks = sorted({(column + c) // own for column in read for c in range(width)})
+        shifts = [(axis, n) for axis, n in enumerate((*plane, row + least)) if n]
+        first, last = (min(read), max(read) - 1) if read else (0, 0)
+        lines.append({"at": at, "shifts": shifts, "chunks": chunks, "first": first, "last": last})
+    used = [line for line in lines if line["chunks"]]
+    pieces = 1 + max(line["chunks"][-1] for line in used) - chunk
+    variables: dict[str, Any] = {"k": group.first, "table": table, "phase": before, "any": not group.unit}
+    variables |= {"width": own, "lines": lines, "least": chunk, "pieces": pieces}
+    places = {
+        k: (planes.index(plane) * span + row - least, column - chunk * own) for k, plane, row, column in views
+    }
+    loads = sum(len(line["chunks"]) for line in used)
+    # The last column of a pack is one that a view has, and so is the first.
+    beyond = [line["chunks"][-1] * own + own - 1 - line["last"] for line in used] if own > 1 else []
+    inside = [line["first"] - line["chunks"][0] * own for line in used] if own > 1 else []
+    return _Lines(
+        variables,
+        places,
+        loads,
+        loads * divide_up(own * size, 4),
+        max(inside, default=0),
+        max([width, *beyond]),
+    )
+
+
+def stencil(task: Task) -> Work | None:
+    """The launch by patches, of which a thread computes one; None if few inputs are views of one array."""
+    if all(one.place is None for one in task.operands) or task.size < _FEWEST_PATCHED:
+        return None
+    if len(task.shape) == 1:
+        operands = tuple(one._replace(steps=(0, *one.steps)) for one in task.operands)
+        task = task._replace(shape=(1, *task.shape), operands=operands)
+    rows, columns = task.shape[-2:]
+    outputs = task.operands[task.inputs :]
+    if columns < _LEAST_COLUMNS or any(one.steps[-1] != 1 for one in outputs):
+        return None
+    groups = _groups(task)
+    most = max(groups, key=lambda one: len(one.shifts), default=None)
+    if most is None or len(most.shifts) < _FEWEST_VIEWS:
+        return None
+    width = _patch_width(task, groups, most)
+    staged = _PATCHES * width * sum(one.size for one in outputs)
+    best: tuple[float, int, list[_Lines]] | None = None
+    for height in range(1, 1 + min(rows, _MOST_ROWS)):
+        if height > 1 and height * width * task.statements > _STATEMENTS:
+            break
+        if height > 1 and height * staged > _STAGED_BYTES:
+            break
+        read = [_lines_of(one, task, i, width, height) for i, one in enumerate(groups)]
+        if sum(one.registers for one in read) > _WINDOW:
+            break
+        loads = sum(one.loads for one in read) / (height * width)
+        if best is None or loads < best[0]:
+            best = loads, height, read
+    return None if best is None else _patches(task, groups, width, *best[1:])
+
+
+def _patch_width(task: Task, groups: Sequence[_Group], most: _Group) -> int:
+    """The columns of a patch: a pack in which the largest group is loaded, or 1."""
+    outputs = task.operands[task.inputs :]
+    width = WIDEST // max(one.size for one in (*[task.operands[own.first] for own in groups], *outputs))
+    while width > 1:
+        fits = most.phase(task.operands, width) is not None and task.shape[-1] >= 32 * width
+        if fits and width * max(1, task.statements) <= _STATEMENTS:
+            break
+        width //= 2
+    return max(1, width)
+
+
+def _patches(
+    task: Task, groups: Sequence[_Group], width: int, height: int, read: Sequence[_Lines]
+) -> Work | None:
+    """The launch by patches of this size; None if it had too many blocks."""
+    *planes, rows, columns = task.shape
+    outputs = task.operands[task.inputs :]
+    by = (*planes, divide_up(rows, height))
+    strips = math.prod(by)
+    lanes = _PATCHES // min(_PATCHES // 32, power_of_two(strips))
+    grid = divide_up(columns, lanes * width), divide_up(strips, _PATCHES // lanes), 1
+    if grid[1] > _MOST_BLOCKS:
+        return None
+    patterns: list[dict[str, Any]] = [{"access": "one"} for _ in task.operands]
+    for i, one in enumerate(read):
+        for k, (line, column) in one.places.items():
+            own = one.variables["width"]
+            patterns[k] = {"access": "view", "group": i, "line": line, "column": column, "width": own}
+    for i, out in enumerate(outputs):
+        kind = "single" if width == 1 else "pack" if _in_packs(out, -1, width) else "staged"
+        patterns[task.inputs + i] = {"access": kind, "table": len(groups) + i}
+    variables = _common(task, _PATCHES, width, 1, SHAPE.streaming)
+    variables |= {
+        "lanes": lanes,
+        "height": height,
+        "outer": len(by),
+        "groups": [one.variables for one in read],
+    }
+    variables |= {pick: max(getattr(one, pick) for one in read) for pick in ("first", "last")}
+    placed = [*[task.operands[one.first] for one in groups], *outputs]
+    return Work(
+        STENCIL, variables, patterns, grid, _PATCHES, _layout(task, by, placed), (rows, columns, strips)
+    )

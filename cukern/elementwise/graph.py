@@ -20,6 +20,7 @@ from .. import dtypes
 from ..array.operators import FUNCTIONS, Operators
 from ..autodiff.state import state
 from ..dtypes import DType
+from ..kernel.strides import contiguous_steps
 from .row import FLOAT, INEXACT, Row, Scalar, convert_scalar, is_scalar
 
 
@@ -27,13 +28,13 @@ class Node:
     """A node of a graph; equal nodes are the same object.
 
     Attributes:
-        kind: ``"input"``, ``"view"``, ``"pieces"``, ``"scalar"``, ``"constant"``, ``"cast"``, ``"call"`` or
-            ``"product"``.
+        kind: ``"input"``, ``"view"``, ``"pieces"``, ``"scalar"``, ``"constant"``, ``"cast"``, ``"call"``,
+            ``"product"`` or ``"reduced"``.
         row: the row of a call.
         args: the operands.
         dtype: the dtype of the value.
         value: the number of an input or a scalar; the value of a constant; the factors of a product; a :class:`View`;
-            :class:`Pieces`.
+            :class:`Pieces`; a :class:`Stage`.
         weak: whether it takes the dtype of the other operands, as a Python number does.
     """
 
@@ -503,6 +504,62 @@ def pieces_of(nodes: Sequence[Node]) -> list[Pieces]:
     return [node.value for node in order(nodes) if node.kind == "pieces"]
 
 
+class Stage(NamedTuple):
+    """A reduction of an expression along its last axes, its rows, which is computed by the kernel of what reads it.
+
+    Attributes:
+        reduce: the public reduction.
+        node: the expression.
+        shape: the expression's.
+        axes: the number of reduced axes.
+        out: the shape of the result, which has a number for each row in C order.
+        dtype: that of the result.
+        parameter: the reduction's parameter.
+    """
+
+    reduce: Any
+    node: Node
+    shape: tuple[int, ...]
+    axes: int
+    out: tuple[int, ...]
+    dtype: DType
+    parameter: float
+
+    @property
+    def result(self) -> Node:
+        """The node of the result."""
+        return _node("reduced", self.dtype, value=self)
+
+    @property
+    def plain(self) -> tuple[int, ...]:
+        """The shape of the result without the reduced axes."""
+        return self.shape[: -self.axes]
+
+    @property
+    def kept(self) -> Stage:
+        """The same, whose result keeps the reduced axes with size 1."""
+        return self._replace(out=(*self.plain, *(1,) * self.axes))
+
+    def viewed(self, step: Moved | Indexed, shape: tuple[int, ...]) -> Node:
+        """The node of a view of the result broadcast to ``shape``.
+
+        Raises:
+            NotFused: the view does not have all of the result in C order.
+        """
+        out = (*(1,) * (len(shape) - len(self.out)), *self.out)
+        own = step.within(out, shape) if isinstance(step, Indexed) else step
+        like = np.lib.stride_tricks.as_strided(np.empty(1, np.int8), out, contiguous_steps(out))
+        seen = View(0, (own,), ()).of_data(like)
+        if seen.size != like.size or not seen.flags.c_contiguous:
+            raise NotFused("a part of a reduction")
+        return self._replace(out=seen.shape).result
+
+
+def stages_of(nodes: Sequence[Node]) -> list[Stage]:
+    """The reductions that expressions read."""
+    return [node.value for node in order(nodes) if node.kind == "reduced"]
+
+
 def array_reads(node: Node) -> list[tuple[Node, View]]:
     """The inputs and views of an expression, with what each reads."""
     return [(leaf, _view_of(leaf)) for leaf in order((node,)) if leaf.kind in ("input", "view")]
@@ -533,6 +590,9 @@ def _viewed(x: Expr, step: Moved | Indexed, what: str) -> Expr:
             if not isinstance(step, Indexed):
                 raise NotFused(f"{what} of joined arrays")
             views[leaf] = leaf.value.part(step.within(leaf.value.shape, x.shape, x.ndim))
+            continue
+        if leaf.kind == "reduced":
+            views[leaf] = leaf.value.viewed(step, x.shape)
             continue
         if leaf.kind not in ("input", "view"):
             continue

@@ -9,6 +9,7 @@ elementwise functions wait, too.
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from ..array.layout import ALIGNMENT, Layout, address, fresh_layout, layout, lay
 from ..autodiff import tape
 from ..cache import Cache
 from ..device import Device, capture_hooks
-from ..dtypes import COMPLEX
+from ..dtypes import COMPLEX, DType
 from ..errors import CaptureError
 from ..kernel.plan import on, one_device
 from .graph import (
@@ -34,6 +35,7 @@ from .graph import (
     NotFused,
     Pieces,
     Reshaped,
+    Stage,
     Swapped,
     View,
     array_reads,
@@ -44,12 +46,14 @@ from .graph import (
     read_views,
     scalar_node,
     spread,
+    stages_of,
     substitute,
     tracing,
 )
-from .plan import Plan, make_plan, planned, run_into, source_of
+from .plan import Places, Plan, make_plan, places, planned, run_into, source_of
 from .program import Program, compact
 from .script import Call, Into, Launch, New, Reduce, Script, Seen
+from .staged import LEAST_ELEMENTS, LEAST_ROWS, MOST_STAGES, RowProgram, Rows, depth_of, reshaped, rows_of
 
 _MEMORY = vars(Array)["_memory"]
 _BASIC = frozenset((int, slice, type(None), type(...)))
@@ -113,6 +117,7 @@ class Pending(Deferred):
     """An array whose value is an expression; an ordinary one from when its memory is read on."""
 
     __slots__ = ()
+    arriving = True  # what it is computed from is written after it is computed, see Trace.write
 
     def _seen(self, layout: Layout, offset: int = 0) -> Array:
         _ = self._operand
@@ -305,9 +310,16 @@ class Trace:
     def _compute_all(self, waiting: Sequence[Expression]) -> None:
         """Compute expressions, those of one shape together."""
         groups: dict[Any, list[Expression]] = {}
-        for one in waiting:
-            if one.base is None:
-                groups.setdefault((one.layout.device, one.layout.shape), []).append(one)
+        whole: dict[Any, Any] = {}
+        own = [one for one in waiting if one.base is None]
+        for one in own:
+            if (rows := rows_of(one.node, one.layout.shape)) is not None:
+                whole.setdefault((one.layout.device, rows[0]), (one.layout.device, rows))
+        for one in own:
+            rows = rows_of(one.node, one.layout.shape)
+            key: Any = (one.layout.device, one.layout.shape)
+            key = (one.layout.device, rows) if rows is not None else whole.get(key, key)
+            groups.setdefault(key, []).append(one)
         for group in groups.values():
             while group:
                 some: list[Expression] = []
@@ -360,6 +372,8 @@ class Trace:
         """The node of an array, what it reads, and its depth."""
         one = expression(x)
         if one is not None and one.trace is self:
+            if one.node.kind == "reduced":
+                return one.node, one.reads, one.depth  # whose shape may be another than that of the array that has it
             reference = self._made.get(one.node)
             there = None if reference is None else reference()
             if there is None or type(there) is Pending:
@@ -381,7 +395,9 @@ class Trace:
         nodes, reads, depth = self.inlined(plan.program, arrays, scalars)
         joined, lines = pieces_of(nodes), self.lines_of(arrays)
         wanted = {one.shape for one in plan.layouts}
-        if joined and ({one.shape for one in joined} != wanted or len(_boxes(joined)) > _MOST_PIECES):
+        if joined and (
+            {one.shape for one in joined} != wanted or len(_boxes(joined)) > _MOST_PIECES or stages_of(nodes)
+        ):
             self._compute_all([one for one in map(expression, arrays) if one is not None])
             nodes, reads, depth = self.inlined(plan.program, arrays, scalars)
         results = []
@@ -489,6 +505,136 @@ class Trace:
         self.script.steps.append(Reduce(reduction, taken, tuple(numbers), parameter, self.script.put(y)))
         return y, reduction, same
 
+    def reduction(
+        self,
+        reduce: Any,
+        program: Program,
+        arrays: Sequence[Array],
+        scalars: Sequence[Any],
+        axes: Sequence[int],
+        keepdims: bool,
+        dtype: DType,
+        parameter: float,
+    ) -> Array | None:
+        """The reduction of a program's value along its last axes, pending; None if it is to be computed at once."""
+        plan = self.plan(program, arrays)
+        device, shape = plan.device, plan.layouts[0].shape
+        plain = shape[: len(shape) - len(axes)]
+        if (
+            sorted(axes) != [*range(len(plain), len(shape))]
+            or math.prod(plain) < LEAST_ROWS
+            or math.prod(shape[len(plain) :]) < LEAST_ELEMENTS
+        ):
+            return None
+        (node,), reads, depth = self.inlined(program, arrays, scalars)
+        if pieces_of((node,)) or depth_of((node,)) >= MOST_STAGES:
+            self._compute_all([one for one in map(expression, arrays) if one is not None])
+            (node,), reads, depth = self.inlined(program, arrays, scalars)
+        stage = Stage(reduce, node, shape, len(axes), plain, dtype, parameter)
+        stage = stage.kept if keepdims else stage
+        own = fresh_layout(device, dtype, stage.out)
+        return self._pending(Expression(self, stage.result, own, reads, depth))
+
+    def computed(self, stage: Stage) -> Node:
+        """The node of an array that has the result of a reduction."""
+        (node,) = self.reused((stage.result,))
+        if node.kind == "reduced":
+            self._values((stage,))
+            (node,) = self.reused((node,))
+        return node
+
+    def _values(self, stages: Iterable[Stage]) -> None:
+        """Compute reductions, those along the same rows by one kernel."""
+        groups: dict[Any, dict[Node, Stage]] = {}
+        for one in stages:
+            groups.setdefault((one.shape, one.axes), {})[one.kept.result] = one
+        for (shape, axes), found in groups.items():
+            alike = list(found.values())
+            for one in alike if (made := self._rows(shape, axes, alike)) is None else ():
+                self._at_once(one)
+            for one, y in zip(alike, made or (), strict=False):
+                self._keep(one, y)
+
+    def _keep(self, stage: Stage, y: Array) -> None:
+        """Note the array that has the result of a reduction, and that nothing else refers to."""
+        self._made[stage.kept.result] = lambda: y
+
+    def _at_once(self, stage: Stage) -> Array:
+        """The result of a reduction by the kernels of reductions."""
+        program, reads, numbers = self.kernel([stage.node], stage.shape)
+        kept = stage.out != stage.plain
+        axes = tuple(range(len(stage.plain), len(stage.shape)))
+        arrays = [of for _, _, of in reads]
+        plan = stage.reduce.planned(arrays, program, axes, kept, stage.dtype)
+        y: Array = plan.run(arrays, numbers, stage.parameter)
+        name = plan.problem.reduction.name
+        self._note(name, arrays, [y._planned()], (), lambda: plan.source)
+        taken = tuple([self.script.read(*one) for one in reads])
+        self.script.steps.append(Reduce(plan, taken, tuple(numbers), stage.parameter, self.script.put(y)))
+        self._keep(stage, y)
+        return y
+
+    def _rows(
+        self, shape: tuple[int, ...], axes: int, results: Sequence[Expression | Stage]
+    ) -> list[Array] | None:
+        """New arrays of expressions and reductions that share rows, by one kernel; None where that is not faster."""
+        rows = Rows(self, shape, axes)
+        nodes, forms = [], []
+        for one in results:
+            node, form = (
+                (one.node, one.layout.shape) if isinstance(one, Expression) else (one.result, one.out)
+            )
+            nodes.append(rows.placed(node, form == shape[:-axes]))
+            forms.append(form)
+        if not rows.stages or (len(rows.stages) == 1 and not any(node.args for node in nodes)):
+            return None
+        with tracing(self.name, self._shapes):
+            roots, views = read_views([*rows.operands, *nodes], len(self._shapes))
+        program, inputs, scalars = compact(_named(roots), roots)
+        of_arrays, stages = rows.numbered(inputs)
+        reads = self._arrays_of(of_arrays, views)
+        numbers = [self._numbers[k] for k in scalars]
+        arrays = [of for _, _, of in reads]
+        layouts = tuple([one._layout or one._planned() for one in arrays])
+        outs = tuple(
+            [
+                one.layout
+                if isinstance(one, Expression)
+                else fresh_layout(layouts[0].device, one.dtype, one.out)
+                for one in results
+            ]
+        )
+        wide = tuple([form == shape for form in forms])
+        problem = RowProgram(program, stages, shape, axes, layouts, outs, wide)
+        plan = rows.stages[0].reduce.row_plan(problem)
+        if plan is None:
+            return None
+        made: list[Array] = plan.run(arrays, numbers)
+        owners = [one.owner() if isinstance(one, Expression) else None for one in results]
+        lines = tuple(
+            dict.fromkeys(line for one in results if isinstance(one, Expression) for line in one.lines)
+        )
+        self._launched(
+            plan, program, reads, numbers, list(zip(owners, made, strict=True)), lines, lambda: plan.source
+        )
+        return made
+
+    def _launched(
+        self,
+        plan: Plan,
+        program: Program,
+        reads: Sequence[tuple[Array, View | None, Array]],
+        numbers: Sequence[Any],
+        made: Sequence[tuple[Array | None, Array]],
+        lines: tuple[str, ...],
+        text: Callable[[], str],
+    ) -> None:
+        """Note a launch, with the owner of each result, if there is one."""
+        self._note(program.name, [of for _, _, of in reads], plan.layouts, lines, text)
+        taken = tuple([self.script.read(*one) for one in reads])
+        slots = tuple([self.script.put(_either(owner, new)) for owner, new in made])
+        self.script.steps.append(Launch(plan, taken, tuple(numbers), slots))
+
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """A call of a function that is no elementwise one, as one step; it returns new arrays."""
         leaves, rebuilt = pytree.taken_apart((args, options))
@@ -583,8 +729,12 @@ class Trace:
             array = self._arrays[view.array]()
             if array is None or view.shape != one.layout.shape or view.steps or not array.is_contiguous:
                 return None
-            views[leaf] = view.then(Reshaped(shape))
-        return substitute((one.node,), {leaf: view.node(leaf.dtype) for leaf, view in views.items()})[0]
+            views[leaf] = view.then(Reshaped(shape)).node(leaf.dtype)
+        for stage in stages_of((one.node,)):
+            if stage.out != one.layout.shape:
+                return None
+            views[stage.result] = stage._replace(out=shape).result
+        return substitute((one.node,), views)[0]
 
     def write(self, x: Array) -> None:
         """Compute what reads the memory of ``x``, which is about to be written."""
@@ -619,24 +769,35 @@ class Trace:
             self._made.pop(node, None)
 
     def compute(self, some: Sequence[Expression]) -> list[Array]:
-        """New arrays of expressions of one shape, by one kernel."""
+        """New arrays of expressions of one shape, or of those that share rows, by one kernel."""
         shape, device = some[0].layout.shape, some[0].layout.device
         if any(pieces_of((one.node,)) for one in some):
             return [self._by_pieces(one) for one in some]
+        share = next((rows for one in some if (rows := rows_of(one.node, one.layout.shape))), None)
+        if share is not None:
+            together = self._rows(*share, some)
+            if together is not None:
+                for one in some:
+                    self._remember(one)
+                return together
+            if len(some) > 1:
+                return [self.compute([one])[0] for one in some]
+            (one,) = some
+            if one.node.kind == "reduced" and self.reused((one.node,))[0] is one.node:
+                y = self._at_once(one.node.value)
+                if (owner := one.owner()) is not None:
+                    self.script.same(owner, y)
+                return [y]
         program, reads, numbers = self.kernel([one.node for one in some], shape)
         arrays = [of for _, _, of in reads]
         outs = tuple([one.layout for one in some])
-        plan = _plan(program, device, arrays, outs)
+        placed = places([whole for whole, _, _ in reads], arrays)
+        plan = _plan(program, device, arrays, outs, placed)
         made: list[Array] = plan.run(arrays, numbers)
         lines = tuple(dict.fromkeys(line for one in some for line in one.lines))
-        self._note(
-            program.name, arrays, outs, lines, partial(source_of, program, device, self._laid(arrays), outs)
-        )
-        taken = tuple([self.script.read(*one) for one in reads])
-        slots = tuple(
-            [self.script.put(_either(one.owner(), new)) for one, new in zip(some, made, strict=True)]
-        )
-        self.script.steps.append(Launch(plan, taken, tuple(numbers), slots))
+        text = partial(source_of, program, device, self._laid(arrays), outs, placed)
+        owners = [one.owner() for one in some]
+        self._launched(plan, program, reads, numbers, list(zip(owners, made, strict=True)), lines, text)
         for one in some:
             self._remember(one)
         return made
@@ -664,7 +825,9 @@ class Trace:
             shapes = [view.shape for _, view in array_reads(node)] + [
                 each.shape for each in pieces_of((node,))
             ]
+        shapes += [each.out for each in stages_of((node,))]
         if np.broadcast_shapes(*shapes) == one.layout.shape:  # else the node is that of narrower arrays, too
+            node = node.value.kept.result if node.kind == "reduced" else node
             self._made[node] = one.owner
             self._storage(owner).nodes.append(node)
 
@@ -673,12 +836,14 @@ class Trace:
         target = x._data[key]
         program, reads, numbers = self.kernel([node], target.shape)
         arrays = [of for _, _, of in reads]
+        placed = places([whole for whole, _, _ in reads], arrays)
         with on(x.device):
-            run_into(program, x.device, [one._data for one in arrays], numbers, target)
+            run_into(program, x.device, [one._data for one in arrays], numbers, target, placed)
         inputs, outs = self._laid(arrays), (layout_of(x.device, target),)
-        self._note(program.name, arrays, outs, lines, partial(source_of, program, x.device, inputs, outs))
+        text = partial(source_of, program, x.device, inputs, outs, placed)
+        self._note(program.name, arrays, outs, lines, text)
         taken = tuple([self.script.read(*one) for one in reads])
-        self.script.steps.append(Into(program, taken, tuple(numbers), self.script.slot(x), key))
+        self.script.steps.append(Into(program, taken, tuple(numbers), self.script.slot(x), key, placed))
 
     @staticmethod
     def _laid(arrays: Sequence[Array]) -> tuple[Layout, ...]:
@@ -710,7 +875,7 @@ class Trace:
             return False
         found = _box(parts, x.shape)
         before, reads, depth = self._read(x)
-        if x.nbytes < MANY_BYTES or found is None or pieces_of((before,)):
+        if x.nbytes < MANY_BYTES or found is None or pieces_of((before,)) or stages_of((before,)):
             self._compute_all([one])
             return self.assign(x, key, value)
         box, kept = found
@@ -743,7 +908,7 @@ class Trace:
         if not _broadcasts(value.shape, shape):
             return None
         node, reads, _ = self._read(value)
-        if pieces_of((node,)):
+        if pieces_of((node,)) or stages_of((node,)):
             return None
         if not all(kept):
             index = [slice(None) if keep else None for keep in kept][-len(kept) :]
@@ -761,7 +926,7 @@ class Trace:
         one = expression(x)
         if x.nbytes < MANY_BYTES or sum(map(bool, before)) > _MOST_ROLLED:
             return None
-        if one is not None and pieces_of((one.node,)):
+        if one is not None and (pieces_of((one.node,)) or stages_of((one.node,))):
             self._compute_all([one])
         node, reads, depth = self._read(x)
         boxes: list[tuple[tuple[slice, ...], Node]] = []
@@ -803,10 +968,19 @@ class Trace:
         self, nodes: Sequence[Node], shape: tuple[int, ...]
     ) -> tuple[Program, list[tuple[Array, View | None, Array]], list[Any]]:
         """The program of nodes of a shape, and what it reads: arrays, their views, and what these are; and numbers."""
-        nodes = self._reused(nodes, shape)
+        nodes = self.reused(nodes)
+        if stages := stages_of(nodes):
+            self._values(stages)
+            nodes = self.reused(nodes)
         with tracing(self.name, self._shapes):
             roots, views = read_views(spread(nodes, shape), len(self._shapes))
         program, inputs, scalars = compact(_named(roots), roots)
+        return program, self._arrays_of(inputs, views), [self._numbers[k] for k in scalars]
+
+    def _arrays_of(
+        self, inputs: Iterable[int], views: Sequence[View]
+    ) -> list[tuple[Array, View | None, Array]]:
+        """What a kernel reads: arrays, their views, and what these are; the numbers of views follow those of arrays."""
         reads: list[tuple[Array, View | None, Array]] = []
         for k in inputs:
             if k < len(self._shapes):
@@ -816,7 +990,12 @@ class Trace:
                 whole = self._array(view.array)
                 with self._suspended(), tape.stop_recording():
                     reads.append((whole, view, view.of(whole)))
-        return program, reads, [self._numbers[k] for k in scalars]
+        return reads
+
+    def view_of(self, leaf: Node) -> View:
+        """What an input or a view reads."""
+        with tracing(self.name, self._shapes):
+            return array_reads(leaf)[0][1]
 
     @property
     def numbers(self) -> tuple[Any, ...]:
@@ -828,16 +1007,17 @@ class Trace:
         assert found is not None
         return found
 
-    def _reused(self, nodes: Sequence[Node], shape: tuple[int, ...]) -> Sequence[Node]:
+    def reused(self, nodes: Sequence[Node]) -> Sequence[Node]:
         """The nodes with the arrays that hold the values of some of them in place of these."""
         if not self._made:
             return nodes
         there = {}
         for node in order(nodes):
-            reference = self._made.get(node)
+            reference = self._made.get(node.value.kept.result if node.kind == "reduced" else node)
             x = None if reference is None else reference()
             if x is not None and type(x) is not Pending:
-                there[node] = input_node(self.number(x), x.dtype)
+                out = node.value.out if node.kind == "reduced" else x.shape
+                there[node] = reshaped(self.number(x), x.shape, out, x.dtype)
         return substitute(nodes, there) if there else nodes
 
 
@@ -878,12 +1058,16 @@ def leaves_of(program: Program) -> tuple[Node, ...]:
     return found
 
 
-def _plan(program: Program, device: Device, arrays: Sequence[Array], outs: tuple[Layout, ...]) -> Plan:
+def _plan(
+    program: Program, device: Device, arrays: Sequence[Array], outs: tuple[Layout, ...], placed: Places
+) -> Plan:
     """The plan of a kernel with results of these layouts."""
     operands = tuple([one._layout or one._planned() for one in arrays])
-    key = program, operands, outs
+    key = program, operands, outs, placed
     found = _plans.get(key)
-    return _plans.keep(key, make_plan(program, device, operands, outs)) if found is None else found
+    if found is None:
+        found = _plans.keep(key, make_plan(program, device, operands, outs, placed=placed))
+    return found
 
 
 def _named(roots: Sequence[Node]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from .. import dtypes
 from ..array import Array
 from ..array.deferred import trace, traced_threads
-from ..array.layout import Layout, axes_in_memory, fresh_layout, layout_of
+from ..array.layout import Layout, address, axes_in_memory, fresh_layout, layout_of
 from ..array.making import Maker, maker
 from ..autodiff import tape
 from ..cache import Cache
@@ -29,13 +29,30 @@ from ..kernel.strides import (
     step_kind,
 )
 from ..launch.params import layout_params
-from .geometry import HOST_TILE, HOST_TURNS, LINES, Geometry, Operand, Task, Work, geometry, spread, tiled
+from .geometry import (
+    HOST_TILE,
+    HOST_TURNS,
+    LINES,
+    Geometry,
+    Operand,
+    Place,
+    Task,
+    Work,
+    geometry,
+    spread,
+    tiled,
+)
 from .print_cxx import Statement, compute_type, statements
 from .program import Program
 from .row import convert_scalar
 
 #: Elements that the host makes at once by a quick expression, or of which it packs the masks.
 _TILE = 128
+#: The fewest inputs of which a plan knows where they are in arrays.
+_FEWEST_PLACED = 3
+
+#: Where each input of a launch is in an array; empty where that makes no difference.
+Places = tuple[Place, ...]
 
 
 class Plan(kernel_plan.Plan):
@@ -251,12 +268,36 @@ def _style(device: Device) -> Style:
     return device.style
 
 
-def _work(program: Program, device: Device, axes: Axes, aligned: Sequence[bool]) -> Work:
+def places(wholes: Sequence[Array], views: Sequence[Array]) -> Places:
+    """Where the inputs of a launch are in the arrays of which they are views, or which they are."""
+    ids = [id(one) for one in wholes]
+    if len(ids) < _FEWEST_PLACED or _style(views[0].device) == "serial":
+        return ()
+    if max(ids.count(one) for one in set(ids)) < _FEWEST_PLACED:
+        return ()
+    return tuple(
+        [
+            Place(
+                ids.index(id(whole)),
+                _address(one) - _address(whole),
+                (whole._layout or whole._planned()).aligned,
+            )
+            for whole, one in zip(wholes, views, strict=True)
+        ]
+    )
+
+
+def _address(x: Array) -> int:
+    return address(x._data) if x.device.addressable else int(x._operand)
+
+
+def _work(program: Program, device: Device, axes: Axes, aligned: Sequence[bool], placed: Places = ()) -> Work:
     """How the threads of a launch share the elements."""
     dtype_of = [*program.inputs, *(node.dtype for node in program.outputs)]
+    known = (*placed, *[None] * (len(dtype_of) - len(placed)))
     operands = tuple(
-        Operand(dtype.itemsize, steps, *more)
-        for dtype, steps, *more in zip(dtype_of, axes.steps, aligned, strict=True)
+        Operand(dtype.itemsize, steps, one, place)
+        for dtype, steps, one, place in zip(dtype_of, axes.steps, aligned, known, strict=True)
     )
     length = len(statements(program.outputs)[0])
     task = Task(axes.shape, operands, len(program.inputs), length, needs_64_bits(axes))
@@ -266,19 +307,25 @@ def _work(program: Program, device: Device, axes: Axes, aligned: Sequence[bool])
     return transposed or _lines(axes, "serial")
 
 
-def source(program: Program, device: Device, datas: Sequence[Any]) -> str:
+def source(program: Program, device: Device, datas: Sequence[Any], placed: Places = ()) -> str:
     """The text of the kernel that runs ``program`` on such ndarrays; empty if there are no elements."""
     operands = [layout_of(device, data) for data in datas]
-    return source_of(program, device, operands, Plan(program, device, operands).layouts)
+    return source_of(program, device, operands, Plan(program, device, operands).layouts, placed)
 
 
-def source_of(program: Program, device: Device, operands: Sequence[Layout], outs: Sequence[Layout]) -> str:
+def source_of(
+    program: Program,
+    device: Device,
+    operands: Sequence[Layout],
+    outs: Sequence[Layout],
+    placed: Places = (),
+) -> str:
     """:func:`source` for arrays of these layouts, and such results."""
     shape = outs[0].shape
     if 0 in shape:
         return ""
     axes = _axes(operands, outs, shape)
-    work = _work(program, device, axes, _aligned([*operands, *outs]))
+    work = _work(program, device, axes, _aligned([*operands, *outs]), placed)
     return work.kernel.source(device=device, **variables(program, work, [False] * len(operands)))
 
 
@@ -292,6 +339,7 @@ def make_plan(
     operands: Sequence[Layout],
     outs: Sequence[Layout] = (),
     inplace: Sequence[bool] = (),
+    placed: Places = (),
 ) -> Plan:
     """Choose and compile the launch of ``program`` for arrays of given layouts.
 
@@ -300,6 +348,7 @@ def make_plan(
         outs: the layouts of existing outputs, of one shape; without them outputs are new, in the memory order of an
             input.
         inplace: flags of the inputs that share the output's memory; none do by default.
+        placed: see :func:`places`.
 
     Raises:
         ValueError: the shapes do not broadcast.
@@ -314,7 +363,8 @@ def make_plan(
         shape, plan.layouts = outs[0].shape, tuple(outs)
     if 0 not in shape:
         axes = _axes(operands, plan.layouts, shape)
-        work = _work(program, device, axes, _aligned([*operands, *plan.layouts]))
+        known = () if any(inplace) else placed
+        work = _work(program, device, axes, _aligned([*operands, *plan.layouts]), known)
         plan.launch = _prepare(device, work, variables(program, work, inplace or [False] * len(operands)))
         if not outs and len(plan.layouts) == 1:
             plan.make = maker(plan.launch, plan.layouts[0])
@@ -332,8 +382,8 @@ def _prepare(device: Device, work: Work, bound: dict[str, Any]) -> Prepared:
 _plans: Cache[Any, Plan] = Cache()
 
 
-def planned(program: Program, arrays: Sequence[Array]) -> Plan:
-    """The plan of ``program`` for the layouts of ``arrays``.
+def planned(program: Program, arrays: Sequence[Array], placed: Places = ()) -> Plan:
+    """The plan of ``program`` for the layouts of ``arrays``, and where they are, see :func:`places`.
 
     Raises:
         DeviceError: the arrays are on different devices.
@@ -345,33 +395,39 @@ def planned(program: Program, arrays: Sequence[Array]) -> Plan:
     layouts = []
     for one in arrays:
         layouts.append(one._layout or one._planned())
-    plan = _plans.get((program, *layouts))
+    plan = _plans.get((program, *layouts, *placed))
     if plan is None:
-        plan = plan_for(program, one_device(program.name, arrays), layouts)
+        plan = plan_for(program, one_device(program.name, arrays), layouts, placed)
     return plan
 
 
-def plan_for(program: Program, device: Device, layouts: Sequence[Layout]) -> Plan:
+def plan_for(program: Program, device: Device, layouts: Sequence[Layout], placed: Places = ()) -> Plan:
     """Make and cache the plan of ``program`` for these layouts; raises as :func:`make_plan`."""
     return _plans.keep(
-        (program, *layouts),
-        make_plan(program, device, layouts),
+        (program, *layouts, *placed),
+        make_plan(program, device, layouts, placed=placed),
     )
 
 
 def run_into(
-    program: Program, device: Device, datas: Sequence[Any], scalars: Sequence[Any], out: Any
+    program: Program,
+    device: Device,
+    datas: Sequence[Any],
+    scalars: Sequence[Any],
+    out: Any,
+    placed: Places = (),
 ) -> None:
     """Launch ``program`` on ndarrays of ``device`` and write its one output to ``out``.
 
     Args:
         out: one of ``datas``, or an ndarray that shares no memory with any.
+        placed: see :func:`places`.
     """
     layouts = [layout_of(device, data) for data in (*datas, out)]
     same = [data is out for data in datas]
     operand = device.backend.operand
     inputs = [operand(data) for data in datas if data is not out]
-    launch_into(program, device, layouts, same, inputs, scalars, operand(out))
+    launch_into(program, device, layouts, same, inputs, scalars, operand(out), placed)
 
 
 def launch_into(
@@ -382,6 +438,7 @@ def launch_into(
     inputs: Sequence[Any],
     scalars: Sequence[Any],
     out: Any,
+    placed: Places = (),
 ) -> None:
     """:func:`run_into` for arrays of these layouts, the last that of the output, given by operands.
 
@@ -390,10 +447,10 @@ def launch_into(
         inputs: the operands of the others.
         out: that of the output.
     """
-    key = (program, *layouts, *same)
+    key = (program, *layouts, *same, *placed)
     plan = _plans.get(key)
     if plan is None:
-        plan = _plans.keep(key, make_plan(program, device, layouts[:-1], layouts[-1:], same))
+        plan = _plans.keep(key, make_plan(program, device, layouts[:-1], layouts[-1:], same, placed))
     if plan.launch is not None:
         numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]
         with on(device):

@@ -13,7 +13,7 @@ from ..array import Array
 from ..array.layout import Layout
 from .graph import View
 from .operands import view
-from .plan import Plan, run_into
+from .plan import Places, Plan, run_into
 from .program import Program
 
 
@@ -95,12 +95,13 @@ class Into(NamedTuple):
     numbers: tuple[Any, ...]
     slot: int
     key: Any
+    placed: Places
 
     def run(self, values: list[Any]) -> None:
         """Launch."""
         target: Array = values[self.slot]
         datas = [one.of(values)._data for one in self.reads]
-        run_into(self.program, target.device, datas, self.numbers, target._data[self.key])
+        run_into(self.program, target.device, datas, self.numbers, target._data[self.key], self.placed)
 
 
 class Seen(NamedTuple):

@@ -350,6 +350,10 @@ class Reduce:
 
         if traced_threads and (active := trace()) is not None:
             y: Array
+            if self.in_rows(mapped, result):
+                y = active.reduction(self, mapped, arrays, scalars, axes, keepdims, result, parameter)
+                if y is not None:
+                    return self.noted(mapped, arrays, scalars, axes, keepdims, parameter, y, tracking)
             y, plan, same = active.reduced(mapped, arrays, scalars, checked, parameter)
             if tracking is not None and not same:
                 layouts = tuple([one._layout or one._planned() for one in arrays])
@@ -360,6 +364,42 @@ class Reduce:
             if key:
                 PLANS.keep(key, plan)
         if tracking is not None:
+            self._record(plan, arrays, scalars, parameter, y, tracking)
+        return y
+
+    def in_rows(self, mapped: Program, result: DType) -> bool:
+        """Whether the kernel of a row program may compute it."""
+        known = {result, mapped.outputs[0].dtype, *mapped.inputs}.isdisjoint(dtypes.COMPLEX)
+        return known and not (self.row.ordered or self.row.custom)
+
+    def planned(
+        self, arrays: Sequence[Array], mapped: Program, axes: tuple[int, ...], keepdims: bool, result: DType
+    ) -> Plan:
+        """The plan of the reduction of a program's value."""
+        return planned(arrays, self.row, mapped, axes, keepdims, result)
+
+    @staticmethod
+    def row_plan(problem: Any) -> Any:
+        """See :func:`.row_program.row_plan`."""
+        from .row_program import row_plan  # many programs have none
+
+        return row_plan(problem)
+
+    def noted(
+        self,
+        mapped: Program,
+        arrays: Sequence[Array],
+        scalars: Sequence[Any],
+        axes: tuple[int, ...],
+        keepdims: bool,
+        parameter: float,
+        y: Array,
+        tracking: tape.Tracking | None,
+    ) -> Array:
+        """``y``, which waits, recorded if a tape tracks an input."""
+        if tracking is not None:
+            layouts = tuple([one._layout or one._planned() for one in arrays])
+            plan = Plan(Reducing(self.row, mapped, layouts, axes, keepdims, y.dtype))
             self._record(plan, arrays, scalars, parameter, y, tracking)
         return y
 

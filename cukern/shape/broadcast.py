@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..array import Array
+from ..array.deferred import traced_threads
 from ..array.layout import Layout, layout
 from ..autodiff import tape
 from ..cache import Cache
@@ -29,7 +30,7 @@ def repeated(x: Array, shape: tuple[int, ...]) -> Array:
     if type(x._storage) is Shared:
         return constants.repeated(x, shape)
     own = x._layout or x._planned()
-    if own.on_host and not own.contiguous:
+    if traced_threads or (own.on_host and not own.contiguous):
         return broadcast_to(x, shape)
     wanted = _layouts.get((own, shape)) or _layouts.keep((own, shape), _repeated(own, shape))
     if not own.on_host:

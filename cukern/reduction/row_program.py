@@ -1,0 +1,218 @@
+"""The launch of a row program: several reductions along the same rows, with expressions between and behind them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from .. import dtypes
+from ..cache import Cache
+from ..elementwise import plan as launches
+from ..elementwise.geometry import WIDEST
+from ..elementwise.graph import Node, input_node, order, substitute
+from ..elementwise.plan import converter
+from ..elementwise.print_cxx import compute_type, literal, statements
+from ..elementwise.staged import RowProgram
+from ..kernel import Kernel
+from ..kernel import plan as kernel_plan
+from ..kernel.plan import on
+from ..kernel.sizes import divide_up, power_of_two
+from ..kernel.strides import Axes, broadcast_steps, contiguous_steps, needs_64_bits, step_kind
+from ..launch.params import layout_params
+from .plan import accumulator, along
+from .variants import HOST_PIECE
+
+KERNEL = Kernel("reduction/row_program.cu")
+#: Elements that the host computes at once.
+_UNROLL = 16
+#: Bytes of a row that a thread holds in registers, if there are threads enough; and the most.
+_HELD, _MOST_HELD = 128, 256
+#: The most threads that share a row.
+_LANES = 512
+#: Threads of a block in which parts of warps have rows.
+_BLOCK = 128
+#: Statements for the elements of a thread, all unrolled, above which more threads share a row; and the most.
+_STATEMENTS, _MOST_STATEMENTS = 2048, 8192
+
+
+class RowPlan(launches.Plan):
+    """The launch of a row program for arrays of given layouts."""
+
+    __slots__ = ()
+
+    def __init__(self, problem: RowProgram) -> None:
+        kernel_plan.Plan.__init__(self, problem.operands[0].device, problem.outs)
+        self.program, self.operands = problem.program, problem.operands
+        self.converters = tuple(map(converter, self.program.scalars))
+        self.make, self.backwards = None, {}
+
+
+_plans: Cache[RowProgram, RowPlan | str] = Cache()
+
+
+def row_plan(problem: RowProgram) -> RowPlan | None:
+    """The plan of a row program; None where its reductions are faster one by one."""
+    found = _plans.get(problem)
+    if found is None:
+        found = _plans.keep(problem, _made(problem))
+    return None if isinstance(found, str) else found
+
+
+def _axes(problem: RowProgram) -> tuple[Axes, Axes]:
+    """The rows' axes and the reduced ones, merged, with the steps of arrays and results."""
+    shape, plain = problem.shape, problem.shape[: -problem.axes]
+    steps = [broadcast_steps(one, shape) for one in problem.operands]
+    for out, wide in zip(problem.outs, problem.wide, strict=True):
+        rows = (*contiguous_steps(plain), *(0,) * problem.axes)
+        steps.append(broadcast_steps(out, shape) if wide else rows)
+    kept = along(range(len(plain)), shape, steps)
+    over = along(range(len(plain), len(shape)), shape, steps)
+    return kept if kept.shape else Axes((1,), ((0,),) * len(steps)), over
+
+
+def _made(problem: RowProgram) -> RowPlan | str:
+    plan = RowPlan(problem)
+    kept, over = _axes(problem)
+    if len(over.shape) != 1:
+        return "its arrays do not have the reduced axes one behind another"
+    (n,), rows, step = over.shape, math.prod(kept.shape), [own[0] for own in over.steps]
+    serial = launches._style(plan.device) == "serial"
+    variables = _variables(problem, step)
+    if serial:
+        each = max(1, HOST_PIECE // n)
+        threads = {"block": 1, "lanes": 1, "width": _UNROLL, "count": 0, "full": False}
+        blocks = divide_up(rows, each)
+    else:
+        each = 0
+        length = sum(len(one["body"]) for one in (*variables["stages"], variables["ends"]))
+        found = _threads(problem, kept, step, n, max(1, length))
+        if isinstance(found, str):
+            return found
+        threads, blocks = found, divide_up(rows, found["block"] // found["lanes"])
+    for stage in variables["stages"]:
+        whole = bool(stage["row"].batch) and threads["full"]
+        stage["whole"] = whole and power_of_two(threads["count"]) == threads["count"]
+    wide = needs_64_bits(Axes((rows, max(n, _LANES)), ())) or any(map(needs_64_bits, (kept, over)))
+    index = {"index": "long long" if wide else "int"}
+    walked = layout_params(kept_shape=kept.shape, kept_step=kept.steps, step=step)
+    block = threads["block"]
+    name = f"rows_{problem.program.name}_{dtypes.info(problem.operands[0].dtype).name}_{block}"
+    with on(plan.device):
+        bound = KERNEL.bind(
+            plan.device, name=name, Layout=walked.source(index), **index, **variables, **threads
+        )
+        tail = (walked.packed(index), rows, n, each)
+        plan.launch = bound.function.prepare((blocks, 1, 1), (block, 1, 1), 0, tail)
+    return plan
+
+
+def _threads(
+    problem: RowProgram, kept: Axes, step: Sequence[int], n: int, statements: int
+) -> dict[str, Any] | str:
+    """How the threads of a GPU share a row: the template variables, or why they had better not."""
+    arrays = [
+        (one, own)
+        for one, own, along in zip((*problem.operands, *problem.outs), kept.steps, step, strict=True)
+        if along
+    ]
+    if any(along not in (0, 1) for along in step):
+        return "the elements of a row are apart"
+    width = WIDEST // max([one.dtype.itemsize for one, _ in arrays], default=4)
+    if not all(one.aligned for one, _ in arrays):
+        width = 1
+    while width > 1 and any(places % width for _, own in arrays for places in (n, *own)):
+        width //= 2
+    packs = n // width
+    moving = zip(problem.operands, step, strict=False)
+    size = width * (sum(one.dtype.itemsize for one, along in moving if along) or 4)
+    lanes = power_of_two(divide_up(packs, max(1, min(_HELD // size, _STATEMENTS // (width * statements)))))
+    lanes = min(max(lanes, min(32, power_of_two(packs))), _LANES)
+    count = divide_up(packs, lanes)
+    if count * size > _MOST_HELD or count * width * statements > _MOST_STATEMENTS:
+        return "a row does not fit into registers"
+    full = lanes * count * width == n
+    return {
+        "block": lanes if lanes > 32 else _BLOCK,
+        "lanes": lanes,
+        "width": width,
+        "count": count,
+        "full": full,
+    }
+
+
+def _variables(problem: RowProgram, step: Sequence[int]) -> dict[str, Any]:
+    """The template variables of the program, for arrays with these steps along rows."""
+    program, k = problem.program, len(problem.operands)
+    rowwise = {*[i for i in range(k) if not step[i]], *range(k, len(program.inputs))}
+    last = len(problem.stages)
+    stages = []
+    for i, (row, number, dtype, parameter) in enumerate(problem.stages):
+        root = program.outputs[i]
+        part, (value,) = _part([root], rowwise, i)
+        stages.append(
+            {
+                **part,
+                "row": row,
+                "number": number,
+                "value": value,
+                "value_type": compute_type(root.dtype),
+                "accumulator": accumulator(row, root.dtype),
+                "result": dtypes.info(dtype).cxx,
+                "compute": compute_type(dtype),
+                "parameter": literal(parameter, dtypes.float64),
+            }
+        )
+    ends, values = _part(program.outputs[last:], rowwise, last)
+    outputs = [
+        {
+            "k": j,
+            "at": k + j,
+            "type": dtypes.info(out.dtype).cxx,
+            "wide": wide,
+            "step": step_kind(step[k + j]),
+            "value": value,
+        }
+        for j, (out, wide, value) in enumerate(zip(problem.outs, problem.wide, values, strict=True))
+    ]
+    inputs = [
+        {"k": i, "type": dtypes.info(d).cxx, "compute": compute_type(d), "step": step_kind(step[i])}
+        for i, d in enumerate(program.inputs[:k])
+    ]
+    parts = [*stages, ends]
+    return {
+        "inputs": inputs,
+        "scalars": [compute_type(d) for d in program.scalars],
+        "outputs": outputs,
+        "stages": stages,
+        "ends": ends,
+        "arrays": len(step),
+        "computed": any(one["body"] or one["before"] for one in parts),
+        "half": all(d in dtypes.NARROW for d in program.inputs[:k]),
+    }
+
+
+def _part(roots: Sequence[Node], rowwise: Collection[int], number: int) -> tuple[dict[str, Any], list[str]]:
+    """What computes some roots: what is the same for a row, then statements for each element; and the roots' values.
+
+    Args:
+        rowwise: the inputs that are the same for a row.
+        number: that of the part, by which names are told apart.
+    """
+    nodes = order(roots)
+    fixed: dict[Node, bool] = {}
+    for node in nodes:
+        plain = node.kind in ("scalar", "constant") or (node.kind == "input" and node.value in rowwise)
+        fixed[node] = plain or (bool(node.args) and all(fixed[arg] for arg in node.args))
+    used = {arg for node in nodes if not fixed[node] for arg in node.args} | set(roots)
+    tops = [node for node in nodes if node.args and fixed[node] and node in used]
+    named = {node: input_node((number + 1) * 1_000_000 + i, node.dtype) for i, node in enumerate(tops)}
+    before, values = statements(tops)
+    rest = substitute(roots, named)
+    body, results = statements(rest)
+    own = [
+        {"type": compute_type(node.dtype), "k": named[node].value, "value": value}
+        for node, value in zip(tops, values, strict=True)
+    ]
+    reads = [node.value for node in order(rest) if node.kind == "input" and not fixed.get(node, True)]
+    return {"fixed": own, "before": before, "body": body, "reads": reads}, results

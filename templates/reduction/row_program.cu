@@ -1,0 +1,210 @@
+// Expressions of rows, of reductions along these rows, and of expressions of such reductions, one behind another: x* are
+// read once, y* are arrays of the rows' shape or have a number for each row. s* are scalars. << stages | length >> stage(s).
+// `rows` rows of `n` elements, which lie along one axis of each array; an array may be broadcast along rows or to rows.
+// Launch: << lanes >> thread(s) share a row, and hold << count >> packs of << width >> elements each of each array in registers. On the
+// host (count 0) a thread has << "`each`" >> rows, and reads them again for each stage. The order of values is always the same.
+// Shared: the states of warps where a block shares a row.
+<% if computed %>
+<% include "prelude/math.cuh" %>
+<% endif %>
+<% include "prelude/reduce.cuh" %>
+<% include "prelude/packs.cuh" %>
+using index = << index >>;
+constexpr int lanes = << lanes >>, width = << width >>, count = << count >>;
+<% include "lib/strided.cuh" %>
+<< Layout >>
+<% for stage in stages %>
+struct Stage<< loop.index0 >> {
+    using T = << stage.value_type >>;
+    using A = << stage.accumulator >>;
+    using Place = index;
+    using State = << stage.row.state >>;
+    static __device__ __forceinline__ State identity() { return << stage.row.identity >>; }
+    static __device__ __forceinline__ State combine(State a, State b) { return << stage.row.combine >>; }
+    static __device__ __forceinline__ State push(State a, T x) { return << stage.row.push >>; }
+    template <int N>
+    static __device__ __forceinline__ State push_all(State a, const T (&v)[N]) {
+<% if stage.row.batch %>
+        return << stage.row.batch >>;
+<% else %>
+        State b = identity();
+#pragma unroll
+        for (int k = 0; k < N; ++k) b = push(b, v[k]);
+        return combine(a, b);
+<% endif %>
+    }
+    static __device__ __forceinline__ << stage.compute >> finish(State a, index count_of_values) {
+        const A n = A(count_of_values);
+<% if stage.row.parameter %>
+        const double p = << stage.parameter >>;
+<% endif %>
+        return cast< << stage.compute >> >(cast< << stage.result >> >(<< stage.row.finish >>));
+    }
+};
+<% endfor %>
+<# What is the same for all elements of a row. #>
+<% macro fixed(part) %>
+<% for one in part.fixed %>
+        << one.type >> a<< one.k >>;
+<% endfor %>
+<% if part.fixed %>
+        {
+<% for line in part.before %>
+            const << line.type >> << line.name >> = << line.code >>;
+<% endfor %>
+<% for one in part.fixed %>
+            a<< one.k >> = << one.value >>;
+<% endfor %>
+        }
+<% endif %>
+<%- endmacro %>
+<# The values of element k of pack u of a thread, or on the host of element r + k. #>
+<% macro element(part) %>
+<% for x in inputs if x.k in part.reads %>
+                const << x.compute >> a<< x.k >> = cast< << x.compute >> >(<< "in%d[u].at[k]" % x.k if count else "loaded(x%d[offset[%d] + stepped<Step::%s>(r + k, layout.step[%d])])" % (x.k, x.k, x.step, x.k) >>);
+<% endfor %>
+<% for line in part.body %>
+                const << line.type >> << line.name >> = << line.code >>;
+<% endfor %>
+<%- endmacro %>
+<# Begins a loop over the packs of a thread. #>
+<% macro packs() %>
+#pragma unroll
+        for (int u = 0; u < count; ++u) {
+            const index r = index(u * lanes + lane) * width;
+<% if not full %>
+            if (r >= n) continue;
+<% endif %>
+<%- endmacro %>
+
+extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+<% for x in inputs %>
+    const << x.type >>* x<< x.k >>,
+<% endfor %>
+<% for type in scalars %>
+    << type >> s<< loop.index0 >>,
+<% endfor %>
+<% for y in outputs %>
+    << y.type >>* y<< loop.index0 >>,
+<% endfor %>
+    Layout layout, index rows, index n, index each)
+{
+<% if count %>
+    const int lane = int(threadIdx.x) % lanes;
+    const index own = index(blockIdx.x) * << block // lanes >> + int(threadIdx.x) / lanes;
+    {
+        const index row = minimum(own, rows - 1);  // beyond the last row it is computed again and not stored
+<% else %>
+    for (index row = index(blockIdx.x) * each; row < minimum(rows, index(blockIdx.x + 1) * each); ++row) {
+<% endif %>
+        index offset[<< arrays >>] = {};
+        advance(offset, row, layout.kept_shape, layout.kept_step);
+<% for x in inputs if x.step == "zero" %>
+        const << x.compute >> a<< x.k >> = cast< << x.compute >> >(loaded(x<< x.k >>[offset[<< x.k >>]]));
+<% endfor %>
+<% if count %>
+<% for x in inputs if x.step != "zero" %>
+        Pack< << x.type >>, width> in<< x.k >>[count];
+<% endfor %>
+<< packs() >>
+<% for x in inputs if x.step != "zero" %>
+            in<< x.k >>[u] = load_pack<width>(x<< x.k >> + (offset[<< x.k >>] + r));
+<% endfor %>
+        }
+<% endif %>
+<% for stage in stages %>
+<% set i = loop.index0 %>
+<< fixed(stage) >>
+        Stage<< i >>::State t<< i >> = Stage<< i >>::identity();
+<% if count %>
+        {
+<% if stage.whole %>
+        Stage<< i >>::T v[count * width];
+<% endif %>
+<< packs() >>
+<% if not stage.whole %>
+            Stage<< i >>::T v[width];
+<% endif %>
+#pragma unroll
+            for (int k = 0; k < width; ++k) {
+<< element(stage) >>
+                v[<< "u * width + k" if stage.whole else "k" >>] = << stage.value >>;
+            }
+<% if not stage.whole %>
+            t<< i >> = Stage<< i >>::push_all(t<< i >>, v);
+<% endif %>
+        }
+<% if stage.whole %>
+        t<< i >> = Stage<< i >>::push_all(t<< i >>, v);
+<% endif %>
+        }
+#pragma unroll
+        for (int distance = << [lanes, 32] | min // 2 >>; distance > 0; distance /= 2) t<< i >> = Stage<< i >>::combine(t<< i >>, shuffle_xor(t<< i >>, distance));
+<% if lanes > 32 %>
+        __shared__ Stage<< i >>::State of_warp<< i >>[<< lanes // 32 >>];
+        if (threadIdx.x % 32 == 0) of_warp<< i >>[threadIdx.x / 32] = t<< i >>;
+        __syncthreads();
+        t<< i >> = of_warp<< i >>[threadIdx.x % << lanes // 32 >>];
+#pragma unroll
+        for (int distance = << lanes // 64 >>; distance > 0; distance /= 2) t<< i >> = Stage<< i >>::combine(t<< i >>, shuffle_xor(t<< i >>, distance));
+<% endif %>
+<% else %>
+        {
+            const auto value_at = [&](index r, int k) -> Stage<< i >>::T {
+<< element(stage) >>
+                return << stage.value >>;
+            };
+            index r = 0;
+<% if not stage.row.batch %>
+            Stage<< i >>::State parts[width];
+            for (int k = 0; k < width; ++k) parts[k] = Stage<< i >>::identity();
+<% endif %>
+            for (; r + width - 1 < n; r += width) {
+                Stage<< i >>::T v[width];
+                for (int k = 0; k < width; ++k) v[k] = value_at(r, k);
+<% if stage.row.batch %>
+                t<< i >> = Stage<< i >>::push_all(t<< i >>, v);
+<% else %>
+                for (int k = 0; k < width; ++k) parts[k] = Stage<< i >>::push(parts[k], v[k]);
+<% endif %>
+            }
+            for (; r < n; ++r) t<< i >> = Stage<< i >>::push(t<< i >>, value_at(r, 0));
+<% if not stage.row.batch %>
+            for (int k = 0; k < width; ++k) t<< i >> = Stage<< i >>::combine(t<< i >>, parts[k]);
+<% endif %>
+        }
+<% endif %>
+        const << stage.compute >> a<< stage.number >> = Stage<< i >>::finish(t<< i >>, n);
+<% endfor %>
+<< fixed(ends) >>
+<% for y in outputs if not y.wide %>
+        << "if (lane == 0 && own < rows) " if count >>y<< y.k >>[offset[<< y.at >>]] = cast< << y.type >> >(<< y.value >>);
+<% endfor %>
+<% set wide = outputs | selectattr("wide") | list %>
+<% if wide and count %>
+<< packs() >>
+<% for y in wide %>
+            Pack< << y.type >>, width> to<< y.k >>;
+<% endfor %>
+#pragma unroll
+            for (int k = 0; k < width; ++k) {
+<< element(ends) >>
+<% for y in wide %>
+                to<< y.k >>.at[k] = cast< << y.type >> >(<< y.value >>);
+<% endfor %>
+            }
+<% for y in wide %>
+            if (own < rows) store_pack(y<< y.k >> + (offset[<< y.at >>] + r), to<< y.k >>);
+<% endfor %>
+        }
+<% elif wide %>
+        for (index r = 0; r < n; ++r) {
+            constexpr int k = 0;
+<< element(ends) >>
+<% for y in wide %>
+            y<< y.k >>[offset[<< y.at >>] + stepped<Step::<< y.step >>>(r, layout.step[<< y.at >>])] = cast< << y.type >> >(<< y.value >>);
+<% endfor %>
+        }
+<% endif %>
+    }
+}

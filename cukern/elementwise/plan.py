@@ -30,6 +30,8 @@ from ..kernel.strides import (
 )
 from ..launch.params import layout_params
 from .geometry import (
+    FEWEST_PATCHED,
+    FEWEST_VIEWS,
     HOST_TILE,
     HOST_TURNS,
     LINES,
@@ -48,8 +50,6 @@ from .row import convert_scalar
 
 #: Elements that the host makes at once by a quick expression, or of which it packs the masks.
 _TILE = 128
-#: The fewest inputs of which a plan knows where they are in arrays.
-_FEWEST_PLACED = 3
 
 #: Where each input of a launch is in an array; empty where that makes no difference.
 Places = tuple[Place, ...]
@@ -270,10 +270,11 @@ def _style(device: Device) -> Style:
 
 def places(wholes: Sequence[Array], views: Sequence[Array]) -> Places:
     """Where the inputs of a launch are in the arrays of which they are views, or which they are."""
-    ids = [id(one) for one in wholes]
-    if len(ids) < _FEWEST_PLACED or _style(views[0].device) == "serial":
+    if len(views) < FEWEST_VIEWS or _style(views[0].device) == "serial":
         return ()
-    if max(ids.count(one) for one in set(ids)) < _FEWEST_PLACED:
+    ids = [id(one) for one in wholes]
+    views_of_one = max([ids.count(one) for one in set(ids)])
+    if views_of_one < FEWEST_VIEWS or max([one.size for one in views]) < FEWEST_PATCHED:
         return ()
     return tuple(
         [
@@ -288,6 +289,8 @@ def places(wholes: Sequence[Array], views: Sequence[Array]) -> Places:
 
 
 def _address(x: Array) -> int:
+    if x._layout is None:
+        x._planned()
     return address(x._data) if x.device.addressable else int(x._operand)
 
 

@@ -125,7 +125,7 @@ _LEAST_SIDE = 16
 FEWEST_VIEWS = 3
 #: The fewest elements that are computed in patches, and the fewest columns.
 FEWEST_PATCHED = 2**18
-_LEAST_COLUMNS = 64
+LEAST_COLUMNS = 64
 #: The most rows or columns by which these views are shifted.
 _MOST_SHIFTED = 16
 #: The threads of a block that computes patches.
@@ -586,7 +586,7 @@ def stencil(task: Task) -> Work | None:
         task = task._replace(shape=(1, *task.shape), operands=operands)
     rows, columns = task.shape[-2:]
     outputs = task.operands[task.inputs :]
-    if columns < _LEAST_COLUMNS or any(one.steps[-1] != 1 for one in outputs):
+    if columns < LEAST_COLUMNS or any(one.steps[-1] != 1 for one in outputs):
         return None
     groups = _groups(task)
     most = max(groups, key=lambda one: len(one.shifts), default=None)

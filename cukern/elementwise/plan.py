@@ -34,6 +34,7 @@ from .geometry import (
     FEWEST_VIEWS,
     HOST_TILE,
     HOST_TURNS,
+    LEAST_COLUMNS,
     LINES,
     Geometry,
     Operand,
@@ -234,8 +235,23 @@ def _is_masks(program: Program, body: Sequence[Statement]) -> bool:
     )
 
 
-def _axes(datas: Sequence[Any], outs: Sequence[Layout], shape: tuple[int, ...]) -> Axes:
-    """The merged axes of ``shape`` and the strides of inputs and outputs along them."""
+def row_axes(operands: Sequence[Any], shape: tuple[int, ...]) -> Axes:
+    """The axes of ``shape``, all but the last merged where they can be, and the strides along them."""
+    steps = [broadcast_steps(one, shape) for one in operands]
+    outer = collapse(shape[:-1], [one[:-1] for one in steps], steps[-1][:-1])
+    along = [(*merged, one[-1]) for merged, one in zip(outer.steps, steps, strict=True)]
+    return Axes((*outer.shape, shape[-1]), tuple(along))
+
+
+def _axes(datas: Sequence[Any], outs: Sequence[Layout], shape: tuple[int, ...], rows: bool = False) -> Axes:
+    """The merged axes of ``shape`` and the strides of inputs and outputs along them.
+
+    Args:
+        rows: whether inputs may be views of one array that are shifted by whole rows, which stay apart then.
+    """
+    in_rows = rows and len(shape) > 1 and shape[-1] >= LEAST_COLUMNS
+    if in_rows and all(one.strides[-1] == one.dtype.itemsize for one in outs):
+        return row_axes((*datas, *outs), shape)
     steps = [broadcast_steps(data, shape) for data in (*datas, *outs)]
     axes = collapse(shape, steps, steps[-1])
     return axes if axes.shape else Axes((1,), ((1,),) * len(steps))
@@ -317,7 +333,7 @@ def source(program: Program, device: Device, datas: Sequence[Any], placed: Place
         return ""
     operands = [layout_of(device, data) for data in datas]
     layouts = Plan(program, device, operands).layouts
-    axes = _axes(operands, layouts, shape)
+    axes = _axes(operands, layouts, shape, bool(placed))
     work = _work(program, device, axes, _aligned([*operands, *layouts]), placed)
     return work.kernel.source(device=device, **variables(program, work, [False] * len(datas)))
 
@@ -355,8 +371,8 @@ def make_plan(
             )
         shape, plan.layouts = outs[0].shape, tuple(outs)
     if 0 not in shape:
-        axes = _axes(operands, plan.layouts, shape)
         known = () if any(inplace) else placed
+        axes = _axes(operands, plan.layouts, shape, bool(known))
         work = _work(program, device, axes, _aligned([*operands, *plan.layouts]), known)
         plan.launch = _prepare(device, work, variables(program, work, inplace or [False] * len(operands)))
         if not outs and len(plan.layouts) == 1:

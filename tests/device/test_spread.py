@@ -176,6 +176,7 @@ STENCILS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]], Any, tuple[
     "half packs": (_sobel, [(20, 262)], np.int32, (2, 7, 18)),
     "bytes": (_sobel, [(9, 1056)], np.int8, (16, 1, 6)),
     "few rows": (_sobel, [(4, 264)], np.float64, (2, 2, 8)),
+    "whole rows": (lambda x: x[2:] - 2 * x[1:-1] + x[:-2], [(20, 264)], np.float32, (4, 6, 8)),
     "a row": (lambda x: sum(x[i : i - 9] for i in range(1, 9)), [(3001,)], np.float32, (4, 1, 3)),
     "planes": (_cube, [(5, 9, 200)], np.float32, (4, 2, 16)),
     "other inputs": (_beside_others, [(20, 264), (20, 264), (264,)], np.float32, (4, 1, 14)),

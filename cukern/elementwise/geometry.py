@@ -122,16 +122,22 @@ _APART = 32
 #: The smallest size of two axes for which a transpose uses tiles.
 _LEAST_SIDE = 16
 #: The fewest views of one array for which a thread computes a patch of elements.
-_FEWEST_VIEWS = 3
+FEWEST_VIEWS = 3
 #: The fewest elements that are computed in patches, and the fewest columns.
-_FEWEST_PATCHED = 2**18
-_LEAST_COLUMNS = 64
+FEWEST_PATCHED = 2**18
+LEAST_COLUMNS = 64
 #: The most rows or columns by which these views are shifted.
 _MOST_SHIFTED = 16
 #: The threads of a block that computes patches.
 _PATCHES = 256
-#: The most rows of a patch: more of them hardly save loads.
+#: The most rows of a patch.
 _MOST_ROWS = 8
+#: The threads, of half of an H200, that higher patches must leave.
+_FEWEST_THREADS = 2**16
+#: What a patch costs besides loads, in loads.
+_PATCH_LOADS = 8
+#: The part by which an element of a higher patch, which takes more registers, has to cost less.
+_GAIN = 0.1
 #: The most registers, of 4 bytes, that hold what a patch reads.
 _WINDOW = 64
 #: The most bytes of shared memory in which a block stages what it stores.
@@ -573,34 +579,38 @@ def _lines_of(group: _Group, task: Task, table: int, width: int, height: int) ->
 
 def stencil(task: Task) -> Work | None:
     """The launch by patches, of which a thread computes one; None if few inputs are views of one array."""
-    if all(one.place is None for one in task.operands) or task.size < _FEWEST_PATCHED:
+    if all(one.place is None for one in task.operands):
         return None
     if len(task.shape) == 1:
         operands = tuple(one._replace(steps=(0, *one.steps)) for one in task.operands)
         task = task._replace(shape=(1, *task.shape), operands=operands)
     rows, columns = task.shape[-2:]
     outputs = task.operands[task.inputs :]
-    if columns < _LEAST_COLUMNS or any(one.steps[-1] != 1 for one in outputs):
+    if columns < LEAST_COLUMNS or any(one.steps[-1] != 1 for one in outputs):
         return None
     groups = _groups(task)
     most = max(groups, key=lambda one: len(one.shifts), default=None)
-    if most is None or len(most.shifts) < _FEWEST_VIEWS:
+    if most is None or len(most.shifts) < FEWEST_VIEWS:
         return None
     width = _patch_width(task, groups, most)
     staged = _PATCHES * width * sum(one.size for one in outputs)
-    best: tuple[float, int, list[_Lines]] | None = None
+    sizes: list[tuple[float, int, list[_Lines]]] = []
     for height in range(1, 1 + min(rows, _MOST_ROWS)):
-        if height > 1 and height * width * task.statements > _STATEMENTS:
+        size = height * width
+        if height > 1 and (size * task.statements > _STATEMENTS or height * staged > _STAGED_BYTES):
             break
-        if height > 1 and height * staged > _STAGED_BYTES:
+        if height > 1 and task.size < size * _FEWEST_THREADS:
             break
         read = [_lines_of(one, task, i, width, height) for i, one in enumerate(groups)]
         if sum(one.registers for one in read) > _WINDOW:
             break
-        loads = sum(one.loads for one in read) / (height * width)
-        if best is None or loads < best[0]:
-            best = loads, height, read
-    return None if best is None else _patches(task, groups, width, *best[1:])
+        loads = _PATCH_LOADS + sum(one.loads for one in read)
+        sizes.append((loads / size, height, read))
+    if not sizes:
+        return None
+    least = min(cost for cost, *_ in sizes)
+    _, height, read = next(one for one in sizes if one[0] <= least * (1 + _GAIN))
+    return _patches(task, groups, width, height, read)
 
 
 def _patch_width(task: Task, groups: Sequence[_Group], most: _Group) -> int:

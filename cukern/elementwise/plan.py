@@ -30,8 +30,11 @@ from ..kernel.strides import (
 )
 from ..launch.params import layout_params
 from .geometry import (
+    FEWEST_PATCHED,
+    FEWEST_VIEWS,
     HOST_TILE,
     HOST_TURNS,
+    LEAST_COLUMNS,
     LINES,
     Geometry,
     Operand,
@@ -48,8 +51,6 @@ from .row import convert_scalar
 
 #: Elements that the host makes at once by a quick expression, or of which it packs the masks.
 _TILE = 128
-#: The fewest inputs of which a plan knows where they are in arrays.
-_FEWEST_PLACED = 3
 
 #: Where each input of a launch is in an array; empty where that makes no difference.
 Places = tuple[Place, ...]
@@ -234,8 +235,23 @@ def _is_masks(program: Program, body: Sequence[Statement]) -> bool:
     )
 
 
-def _axes(datas: Sequence[Any], outs: Sequence[Layout], shape: tuple[int, ...]) -> Axes:
-    """The merged axes of ``shape`` and the strides of inputs and outputs along them."""
+def row_axes(operands: Sequence[Any], shape: tuple[int, ...]) -> Axes:
+    """The axes of ``shape``, all but the last merged where they can be, and the strides along them."""
+    steps = [broadcast_steps(one, shape) for one in operands]
+    outer = collapse(shape[:-1], [one[:-1] for one in steps], steps[-1][:-1])
+    along = [(*merged, one[-1]) for merged, one in zip(outer.steps, steps, strict=True)]
+    return Axes((*outer.shape, shape[-1]), tuple(along))
+
+
+def _axes(datas: Sequence[Any], outs: Sequence[Layout], shape: tuple[int, ...], rows: bool = False) -> Axes:
+    """The merged axes of ``shape`` and the strides of inputs and outputs along them.
+
+    Args:
+        rows: whether inputs may be views of one array that are shifted by whole rows, which stay apart then.
+    """
+    in_rows = rows and len(shape) > 1 and shape[-1] >= LEAST_COLUMNS
+    if in_rows and all(one.strides[-1] == one.dtype.itemsize for one in outs):
+        return row_axes((*datas, *outs), shape)
     steps = [broadcast_steps(data, shape) for data in (*datas, *outs)]
     axes = collapse(shape, steps, steps[-1])
     return axes if axes.shape else Axes((1,), ((1,),) * len(steps))
@@ -270,10 +286,11 @@ def _style(device: Device) -> Style:
 
 def places(wholes: Sequence[Array], views: Sequence[Array]) -> Places:
     """Where the inputs of a launch are in the arrays of which they are views, or which they are."""
-    ids = [id(one) for one in wholes]
-    if len(ids) < _FEWEST_PLACED or _style(views[0].device) == "serial":
+    if len(views) < FEWEST_VIEWS or _style(views[0].device) == "serial":
         return ()
-    if max(ids.count(one) for one in set(ids)) < _FEWEST_PLACED:
+    ids = [id(one) for one in wholes]
+    views_of_one = max([ids.count(one) for one in set(ids)])
+    if views_of_one < FEWEST_VIEWS or max([one.size for one in views]) < FEWEST_PATCHED:
         return ()
     return tuple(
         [
@@ -288,6 +305,8 @@ def places(wholes: Sequence[Array], views: Sequence[Array]) -> Places:
 
 
 def _address(x: Array) -> int:
+    if x._layout is None:
+        x._planned()
     return address(x._data) if x.device.addressable else int(x._operand)
 
 
@@ -324,7 +343,7 @@ def source_of(
     shape = outs[0].shape
     if 0 in shape:
         return ""
-    axes = _axes(operands, outs, shape)
+    axes = _axes(operands, outs, shape, bool(placed))
     work = _work(program, device, axes, _aligned([*operands, *outs]), placed)
     return work.kernel.source(device=device, **variables(program, work, [False] * len(operands)))
 
@@ -362,8 +381,8 @@ def make_plan(
             )
         shape, plan.layouts = outs[0].shape, tuple(outs)
     if 0 not in shape:
-        axes = _axes(operands, plan.layouts, shape)
         known = () if any(inplace) else placed
+        axes = _axes(operands, plan.layouts, shape, bool(known))
         work = _work(program, device, axes, _aligned([*operands, *plan.layouts]), known)
         plan.launch = _prepare(device, work, variables(program, work, inplace or [False] * len(operands)))
         if not outs and len(plan.layouts) == 1:

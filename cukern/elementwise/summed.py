@@ -13,7 +13,7 @@ from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..array.operators import FUNCTIONS
 from ..cache import Cache
-from ..kernel.strides import Axes, broadcast_steps, collapse, needs_64_bits
+from ..kernel.strides import needs_64_bits
 from . import geometry
 from . import plan as launch
 from .geometry import Operand, Task
@@ -109,7 +109,7 @@ def make_plan(backward: Backward, totals: Totals, *operands: Layout) -> launch.P
         return None
     outs = [plan.layouts[k] for k in totals.stored]
     along = [fresh_layout(device, one.form.dtype, one.form.shape) for one in totals.sums if totals.along]
-    axes = _row_axes((*operands, *outs, *along), shape)
+    axes = launch.row_axes((*operands, *outs, *along), shape)
     placed = tuple(
         Operand(one.dtype.itemsize, steps, one.aligned)
         for one, steps in zip((*operands, *outs, *along), axes.steps, strict=True)
@@ -132,11 +132,3 @@ def make_plan(backward: Backward, totals: Totals, *operands: Layout) -> launch.P
     bound = launch.variables(pulled, work, [False] * len(operands), totals.stored, sums, totals.along)
     plan.launch = launch._prepare(device, work, bound)
     return plan
-
-
-def _row_axes(operands: Sequence[Layout], shape: tuple[int, ...]) -> Axes:
-    """The axes of ``shape``, all but the last merged where they can be, and the strides along them."""
-    steps = [broadcast_steps(one, shape) for one in operands]
-    outer = collapse(shape[:-1], [one[:-1] for one in steps], steps[-1][:-1])
-    along = [(*merged, one[-1]) for merged, one in zip(outer.steps, steps, strict=True)]
-    return Axes((*outer.shape, shape[-1]), tuple(along))

@@ -14,6 +14,7 @@ from emptied import elementwise_plans, emptied
 import cukern as ck
 from cukern import dtypes
 from cukern.elementwise import geometry as spread
+from cukern.elementwise import pending
 from cukern.elementwise import plan as launch
 from cukern.shape import copy as copying
 
@@ -144,6 +145,82 @@ def test_dtypes(like_a_gpu: list[spread.Work], dtype: Any, shape: tuple[int, ...
 def test_dtypes_of_different_sizes(like_a_gpu: list[spread.Work], source: Any, target: Any) -> None:
     for a in (_values(9001, source), _values((256, 192), source).T, _values((17, 1040), source)[:, :1024]):
         np.testing.assert_array_equal(_run(lambda x: x.astype(target, copy=True), a), a.astype(target))
+
+
+def _sobel(x: Any) -> Any:
+    across = (x[:-2, 2:] + 2 * x[1:-1, 2:] + x[2:, 2:]) - (x[:-2, :-2] + 2 * x[1:-1, :-2] + x[2:, :-2])
+    down = (x[2:, :-2] + 2 * x[2:, 1:-1] + x[2:, 2:]) - (x[:-2, :-2] + 2 * x[:-2, 1:-1] + x[:-2, 2:])
+    return across * across + down * down
+
+
+def _cube(x: Any) -> Any:
+    i = slice(1, -1)
+    return x[2:, i, i] + x[:-2, i, i] + x[i, 2:, i] + x[i, :-2, i] + x[i, i, 2:] + x[i, i, :-2]
+
+
+def _beside_others(x: Any, y: Any, row: Any) -> Any:
+    ends = x[1:-1, 2:] * y[:-2, :1] + x[1:-1, :-2]
+    return x[2:, 1:-1] * y[1:-1, 1:-1] + x[:-2, 1:-1] * row[1:-1] + ends, ends
+
+
+def _kept(x: Any) -> Any:
+    new = x.copy()
+    new[1:-1, 1:-1] = x[2:, 1:-1] + x[:-2, 1:-1] + x[1:-1, 2:] + x[1:-1, :-2]
+    return new
+
+
+#: Programs, the shapes of their arguments, the columns and rows of a patch, and the loads that it makes.
+STENCILS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]], Any, tuple[int, int, int]]] = {
+    "packs": (_sobel, [(36, 264)], np.float32, (4, 5, 14)),
+    "columns": (_sobel, [(37, 301)], np.float32, (1, 7, 27)),
+    "half packs": (_sobel, [(20, 262)], np.int32, (2, 7, 18)),
+    "bytes": (_sobel, [(9, 1056)], np.int8, (16, 1, 6)),
+    "few rows": (_sobel, [(4, 264)], np.float64, (2, 2, 8)),
+    "whole rows": (lambda x: x[2:] - 2 * x[1:-1] + x[:-2], [(20, 264)], np.float32, (4, 6, 8)),
+    "a row": (lambda x: sum(x[i : i - 9] for i in range(1, 9)), [(3001,)], np.float32, (4, 1, 3)),
+    "planes": (_cube, [(5, 9, 200)], np.float32, (4, 2, 16)),
+    "other inputs": (_beside_others, [(20, 264), (20, 264), (264,)], np.float32, (4, 1, 14)),
+    "a part of an array": (_kept, [(40, 264)], np.float32, (4, 5, 14)),
+}
+
+
+#: Those that need little time to compile, and show most.
+_FEW = ("packs", "columns", "other inputs")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=() if one in _FEW else pytest.mark.thorough) for one in STENCILS]
+)
+def test_stencils(like_a_gpu: list[spread.Work], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Views of one array are read once by a patch, and nothing beside them."""
+    monkeypatch.setattr(launch, "FEWEST_PATCHED", 0)
+    monkeypatch.setattr(spread, "_FEWEST_THREADS", 0)
+    monkeypatch.setattr(pending, "MANY_BYTES", 0)
+    function, shapes, dtype, size = STENCILS[name]
+    datas = [_values(shape, dtype, i) % 9 for i, shape in enumerate(shapes)]
+    with ck.device("host"), ck.testing.checked():
+        made = ck.jit(function)(*map(ck.asarray, datas))
+    want = function(*datas)
+    for x, y in zip(ck.tree.leaves(made), ck.tree.leaves(want), strict=True):
+        np.testing.assert_array_equal(x.numpy(), y)
+    (work,) = [one for one in like_a_gpu if _template(one) == "stencil"]
+    loads = sum(len(line["chunks"]) for group in work.variables["groups"] for line in group["lines"])
+    assert (work.variables["width"], work.variables["height"], loads) == size
+
+
+def test_stencils_of_equal_layouts(like_a_gpu: list[spread.Work], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs alike that read other neighbours have plans of their own."""
+    monkeypatch.setattr(launch, "FEWEST_PATCHED", 0)
+    a = _values((5, 90), np.float32)
+
+    def mixed(x: Any, first: int, second: int, third: int) -> Any:
+        return x[1:, first : 80 + first] - 2 * x[1:, second : 80 + second] + 3 * x[1:, third : 80 + third]
+
+    for make in (ck.fuse, ck.jit):
+        for at in ((0, 1, 2), (1, 0, 9)):
+            made = _run(make(lambda x, at=at: mixed(x, *at)), a)
+            np.testing.assert_array_equal(made, mixed(a, *at))
+            assert _template(like_a_gpu[-1]) == "stencil"
 
 
 @pytest.mark.parametrize("shape", [(5000,), (16, 1024), (192, 128)])

@@ -13,6 +13,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,6 +119,10 @@ def expression(x: Array) -> Expression | None:
     """That of an array that is not computed yet, or None."""
     found: Expression | None = _MEMORY.__get__(x) if type(x) is Pending else None
     return found
+
+
+def _identity(x: Array) -> Array:
+    return x
 
 
 def _either(x: Array | None, other: Array) -> Array:
@@ -502,17 +507,12 @@ class Trace:
         """Compute reductions, those along the same rows by one kernel."""
         groups: dict[Any, dict[Node, Stage]] = {}
         for one in stages:
-            groups.setdefault((one.shape, one.axes), {})[one.kept.result] = one
+            groups.setdefault((one.shape, one.axes), {})[one.kept.result] = one.kept
         for (shape, axes), found in groups.items():
             alike = list(found.values())
-            for one in alike if (made := self._rows(shape, axes, alike)) is None else ():
-                self._at_once(one)
-            for one, y in zip(alike, made or (), strict=False):
-                self._keep(one, y)
-
-    def _keep(self, stage: Stage, y: Array) -> None:
-        """Note the array that has the result of a reduction, and that nothing else refers to."""
-        self._made[stage.kept.result] = lambda: y
+            made = self._rows(shape, axes, alike)
+            for one, y in zip(alike, made or map(self._at_once, alike), strict=True):
+                self._made[one.result] = partial(_identity, y)  # nothing else refers to it
 
     def _at_once(self, stage: Stage) -> Array:
         """The result of a reduction by the kernels of reductions."""
@@ -524,7 +524,6 @@ class Trace:
         y: Array = plan.run(arrays, numbers, stage.parameter)
         taken = tuple([self.script.read(*one) for one in reads])
         self.script.steps.append(Reduce(plan, taken, tuple(numbers), stage.parameter, self.script.put(y)))
-        self._keep(stage, y)
         return y
 
     def _rows(
@@ -730,6 +729,7 @@ class Trace:
                 y = self._at_once(one.node.value)
                 if (owner := one.owner()) is not None:
                     self.script.same(owner, y)
+                self._remember(one)
                 return [y]
         program, reads, numbers = self.kernel([one.node for one in some], shape)
         arrays = [of for _, _, of in reads]

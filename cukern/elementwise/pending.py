@@ -130,6 +130,10 @@ def expression(x: Array) -> Expression | None:
     return found
 
 
+def _identity(x: Array) -> Array:
+    return x
+
+
 def _either(x: Array | None, other: Array) -> Array:
     return other if x is None else x
 
@@ -547,17 +551,12 @@ class Trace:
         """Compute reductions, those along the same rows by one kernel."""
         groups: dict[Any, dict[Node, Stage]] = {}
         for one in stages:
-            groups.setdefault((one.shape, one.axes), {})[one.kept.result] = one
+            groups.setdefault((one.shape, one.axes), {})[one.kept.result] = one.kept
         for (shape, axes), found in groups.items():
             alike = list(found.values())
-            for one in alike if (made := self._rows(shape, axes, alike)) is None else ():
-                self._at_once(one)
-            for one, y in zip(alike, made or (), strict=False):
-                self._keep(one, y)
-
-    def _keep(self, stage: Stage, y: Array) -> None:
-        """Note the array that has the result of a reduction, and that nothing else refers to."""
-        self._made[stage.kept.result] = lambda: y
+            made = self._rows(shape, axes, alike)
+            for one, y in zip(alike, made or map(self._at_once, alike), strict=True):
+                self._made[one.result] = partial(_identity, y)  # nothing else refers to it
 
     def _at_once(self, stage: Stage) -> Array:
         """The result of a reduction by the kernels of reductions."""
@@ -571,7 +570,6 @@ class Trace:
         self._note(name, arrays, [y._planned()], (), lambda: plan.source)
         taken = tuple([self.script.read(*one) for one in reads])
         self.script.steps.append(Reduce(plan, taken, tuple(numbers), stage.parameter, self.script.put(y)))
-        self._keep(stage, y)
         return y
 
     def _rows(
@@ -787,6 +785,7 @@ class Trace:
                 y = self._at_once(one.node.value)
                 if (owner := one.owner()) is not None:
                     self.script.same(owner, y)
+                self._remember(one)
                 return [y]
         program, reads, numbers = self.kernel([one.node for one in some], shape)
         arrays = [of for _, _, of in reads]

@@ -26,6 +26,8 @@ from .variants import HOST_PIECE
 KERNEL = Kernel("reduction/row_program.cu")
 #: Elements that the host computes at once.
 _UNROLL = 16
+#: The largest stride along a row, in elements, with which the host reads rows again and again.
+_NEAR = 8
 #: Bytes of a row that a thread holds in registers, if there are threads enough; and the most.
 _HELD, _MOST_HELD = 128, 256
 #: The most threads that share a row.
@@ -79,6 +81,8 @@ def _made(problem: RowProgram) -> RowPlan | str:
     (n,), rows, step = over.shape, math.prod(kept.shape), [own[0] for own in over.steps]
     serial = launches._style(plan.device) == "serial"
     variables = _variables(problem, step)
+    if max(map(abs, step)) > (_NEAR if serial else 1) or (not serial and min(step) < 0):
+        return "the elements of a row are apart"
     if serial:
         each = max(1, HOST_PIECE // n)
         threads = {"block": 1, "lanes": 1, "width": _UNROLL, "count": 0, "full": False}
@@ -116,8 +120,6 @@ def _threads(
         for one, own, along in zip((*problem.operands, *problem.outs), kept.steps, step, strict=True)
         if along
     ]
-    if any(along not in (0, 1) for along in step):
-        return "the elements of a row are apart"
     width = WIDEST // max([one.dtype.itemsize for one, _ in arrays], default=4)
     if not all(one.aligned for one, _ in arrays):
         width = 1

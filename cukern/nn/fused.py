@@ -1,4 +1,4 @@
-"""Helpers of the fused operations: checks of arguments, activations, strided views, and derivatives of higher order."""
+"""Helpers of the fused operations: checks of arguments, activations, and derivatives of higher order."""
 
 from __future__ import annotations
 
@@ -196,13 +196,6 @@ def lies_channels_last(x: Array) -> bool:
 @lru_cache(maxsize=4096)
 def _lies_channels_last(own: Layout) -> bool:
     return own.ndim == 4 and own.shape[1] > 1 and own.order == CHANNELS_LAST
-
-
-def strided(x: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
-    """A read-only view of ``x`` with another shape and strides in elements; tapes do not record it."""
-    strides = tuple(step * x.itemsize for step in steps)
-    view = x.device.xp.lib.stride_tricks.as_strided(x._data, tuple(shape), strides)
-    return Array._wrap(view, x.device, x._storage)
 
 
 class _Pullback(Function):

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 from array_launches import (
     arrays,
     launch_compact,
@@ -33,7 +32,6 @@ from cukern.nn.convolution.families import (
     weights_gradient,
 )
 from cukern.nn.convolution.problem import Windows
-from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling.families import GRADIENT as POOLING_GRADIENT
 from cukern.nn.pooling.families import POOLING
 from cukern.nn.pooling.variants import Tiles, TilesGradient
@@ -43,19 +41,6 @@ from cukern.optim.multi import Copies
 from cukern.quant import planes
 from cukern.quant.families import QUANTISED
 from cukern.quant.kinds import KINDS
-
-
-def launch_matmul_add_relu(dtype: Any) -> None:
-    """Tiles that are staged, by axes and layouts; and those that are not."""
-    for lhs, rhs, bias in (
-        ((5, 7), (7, 6), (6,)),
-        ((3, 1, 5, 7), (2, 7, 6), ()),
-        ((2, 2048, 16), (16, 2048), (2048, 1)),
-    ):
-        a, b, c = arrays(dtype, lhs, rhs, bias)
-        with_derivatives(ck.nn.matmul_add_relu, a, b, c)
-        launch(a, b, c, (*np.broadcast_shapes(lhs[:-2], rhs[:-2]), lhs[-2], rhs[-1]), HOST_TILE)
-        ck.nn.matmul_add_relu(a, ck.swapaxes(ck.zeros(rhs[:-2] + rhs[:-3:-1], dtype), -1, -2), c)
 
 
 def launch_layer_norm(dtype: Any) -> None:
@@ -500,7 +485,6 @@ def launch_many(dtype: Any) -> None:
 
 #: What takes floating dtypes alone.
 FLOATING: tuple[Callable[[Any], None], ...] = (
-    launch_matmul_add_relu,
     launch_layer_norm,
     launch_norms,
     launch_dropout,

@@ -81,7 +81,6 @@ CHECKS = {
     "nn/dropout": ["nn_dropout"],
     "nn/layer_norm": ["nn_layer_norm", "nn_rms_norm"],
     "nn/linear_fused": ["nn_linear"],
-    "nn/lltm": ["nn_lltm"],
     "nn/pooling": ["nn_pooling", "nn_pooling_axes"],
     "nn/resample": ["nn_resampling"],
     "nn/rotary": ["nn_rotary"],

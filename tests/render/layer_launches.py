@@ -228,21 +228,6 @@ def launch_linear(dtype: Any) -> None:
     ck.Kernel("nn/linear_fused.cu", block=(32, 8))(a, b, bias, y, grid=1)
 
 
-def launch_lltm(dtype: Any) -> None:
-    """A sequence; steps that are small, and with products, in packs or not; gradients of the parameters alone."""
-    with_derivatives(ck.nn.lltm, *arrays(dtype, (3, 4, 5), (18, 11), (18,), (4, 6), (4, 6)))
-    for batch, state in ((4, 6), (40, 6), (40, 128)):
-        weights = (3 * state, 5 + state)
-        x, *parameters, h, cell = arrays(
-            dtype, (batch, 5), weights, weights[:1], (batch, state), (batch, state)
-        )
-        with_derivatives(ck.nn.lltm_cell, x, *parameters, h, cell)
-        with ck.Tape() as tape:
-            tape.watch(parameters)
-            total = ck.add(*(ck.sum(one) for one in ck.nn.lltm_cell(x, *parameters, h, cell)))
-        tape.gradient(total, parameters)
-
-
 def launch_pool2d(dtype: Any) -> None:
     """Tiles of one row, as for so small an array, and those of several; windows taken one by one."""
     small, large = arrays(dtype, (2, 3, 9, 8), (64, 64, 33, 32))
@@ -494,7 +479,6 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     launch_attention,
     launch_attention_of_warpgroups,
     launch_linear,
-    launch_lltm,
     launch_recurrent,
     launch_pool2d,
     launch_convolution,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -182,6 +183,38 @@ def layouts_of(*arrays: object) -> tuple[Layout | None, ...] | None:
         else:
             return None
     return tuple(layouts)
+
+
+#: The trailing axes of an array by their number, as error messages show them.
+AXES = {1: "L", 2: "H, W", 3: "D, H, W"}
+F = TypeVar("F", bound=Callable[..., Array])
+
+
+def of_axes(name: str, count: int, given: str, result: str, **more: str) -> Callable[[F], F]:
+    """Name a function over so many axes of arrays, and finish its docstring.
+
+    Args:
+        name: the public name.
+        count: of axes, in whose words the docstring is put: there they stand in braces.
+        given, result: the arguments and the result of a doctest, which follows.
+        more: other words that it has in braces.
+    """
+    words = {
+        "count": str(count),
+        "axes": AXES[count],
+        "whole": ("line", "plane", "volume")[count - 1],
+        "result": ("length", "rows, columns", "depth, rows, columns")[count - 1],
+        "kernel": "the window's length" if count == 1 else "the window's sizes; an int for all",
+        "number": f"the number of windows{' along each axis; an int for all' if count > 1 else ''}",
+    }
+
+    def put(function: F) -> F:
+        text = inspect.cleandoc(function.__doc__ or "").format(**words, **more)
+        function.__doc__ = f"{text}\n\n>>> import cukern as ck\n>>> ck.nn.{name}({given}).tolist()\n{result}"
+        function.__name__ = function.__qualname__ = name
+        return function
+
+    return put
 
 
 #: The order in memory, channels last, of the axes of images (batch, channels, rows, columns).

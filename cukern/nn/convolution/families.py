@@ -46,7 +46,6 @@ DEPTHWISE: Family[Convolution] = Family(
     depthwise.Direct,
     depthwise.Rows,
     depthwise.Planes,
-    depthwise.Ring,
     reference=reference.convolution,
     samples=samples.convolutions(depthwise=True),
 )

@@ -66,7 +66,7 @@ CHECKS = {
     "lib/activation": ["nn_norm_activations"],
     "lib/": ["reduce", "spread", "nn_layer_norm", "random"],
     "lib/place": ["index", "at"],
-    "linear/": ["parts", "tensor_cores", "product_rows", "few_rows", "tma_products", "linalg"],
+    "linear/": ["tensor_cores", "product_rows", "few_rows", "tma_products", "linalg"],
     "linear/product_simt": ["simt_products", "product_rows"],
     "nn/channel_norm": ["nn_normalization", "nn_norm_activations"],
     "nn/attention": ["nn_attention_kernels", "nn_attention_tma", "nn_cache"],

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..array import Array
 from ..autodiff import tape
+from ..autodiff.state import opened
 from ..device import capture_hooks
 from ..device.interface import Prepared
 
@@ -24,7 +25,7 @@ def form_of(args: Sequence[Any], grid: Any, shared: Any) -> tuple[Any, ...] | No
     None if the grid, or the bytes of shared memory, have to be converted or refused.
     """
     plain = (
-        type(grid) is int or grid is None or (type(grid) is tuple and _INTEGERS.issuperset(map(type, grid)))
+        grid is None or type(grid) is int or (type(grid) is tuple and _INTEGERS.issuperset(map(type, grid)))
     )
     if not plain or type(shared) is not int:
         return None
@@ -46,7 +47,7 @@ class Repeat:
         args: arguments of the form.
     """
 
-    __slots__ = ("_bound", "_launch", "_nulls", "_numbers", "_pairs", "_written")
+    __slots__ = ("_arrays", "_bound", "_launch", "_nulls", "_numbers", "_pairs", "_written")
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Repeat:
         args: Sequence[Any],
     ) -> None:
         self._bound, self._launch = bound, launch
-        arrays = [i for i, arg in enumerate(args) if isinstance(arg, Array)]
+        self._arrays = arrays = [i for i, arg in enumerate(args) if isinstance(arg, Array)]
         self._written = [i for i in written if i in arrays]
         self._pairs = [(i, [j for j in arrays if j not in self._written or i < j]) for i in self._written]
         self._nulls = [i for i, arg in enumerate(args) if arg is None]
@@ -84,7 +85,9 @@ class Repeat:
             for j in others:  # nobody else knows new memory
                 if args[j]._storage is storage if new else _overlap(args[i], args[j]):
                     return False
-        values = [arg._operand if isinstance(arg, Array) else arg for arg in args]
+        values = list(args)
+        for i in self._arrays:
+            values[i] = args[i]._operand
         for i, convert in self._numbers:
             values[i] = convert(args[i])
         for i in self._nulls:
@@ -94,9 +97,15 @@ class Repeat:
         except OverflowError:  # of a number, which a first launch rounds; nothing was launched
             return False
         finally:  # a kernel that fails may already have written
+            name = bound.signature.name
             for i in self._written:
-                args[i]._bump(bound.signature.name)
-        if tape.active():
+                if capture_hooks.capturing:
+                    args[i]._bump(name)
+                else:
+                    storage = args[i]._storage
+                    storage.version += 1
+                    storage.writer = name
+        if opened and tape.active():
             bound.tell_tapes(args, [args[i] for i in self._written])
         return True
 

@@ -47,7 +47,17 @@ class Repeat:
         args: arguments of the form.
     """
 
-    __slots__ = ("_arrays", "_bound", "_launch", "_nulls", "_numbers", "_pairs", "_written")
+    __slots__ = (
+        "_arrays",
+        "_bound",
+        "_launch",
+        "_name",
+        "_nulls",
+        "_numbers",
+        "_pairs",
+        "_which",
+        "_written",
+    )
 
     def __init__(
         self,
@@ -58,6 +68,7 @@ class Repeat:
         args: Sequence[Any],
     ) -> None:
         self._bound, self._launch = bound, launch
+        self._which, self._name = bound.device.which, bound.signature.name
         self._arrays = arrays = [i for i, arg in enumerate(args) if isinstance(arg, Array)]
         self._written = [i for i in written if i in arrays]
         self._pairs = [(i, [j for j in arrays if j not in self._written or i < j]) for i in self._written]
@@ -71,11 +82,8 @@ class Repeat:
             LaunchError: a number does not fit its parameter.
             KernelFault: the kernel failed while it ran.
         """
-        bound = self._bound
-        device = bound.device
-        if capture_hooks.new_empty is not None or (
-            device.which is not None and device.which() != device.index
-        ):
+        bound, which = self._bound, self._which
+        if capture_hooks.new_empty is not None or (which is not None and which() != bound.device.index):
             return False
         for i, others in self._pairs:
             storage = args[i]._storage
@@ -91,20 +99,19 @@ class Repeat:
         for i, convert in self._numbers:
             values[i] = convert(args[i])
         for i in self._nulls:
-            values[i] = device.backend.operand(None)
+            values[i] = bound.device.backend.operand(None)
         try:
             self._launch(*values)
         except OverflowError:  # of a number, which a first launch rounds; nothing was launched
             return False
         finally:  # a kernel that fails may already have written
-            name = bound.signature.name
             for i in self._written:
                 if capture_hooks.capturing:
-                    args[i]._bump(name)
+                    args[i]._bump(self._name)
                 else:
                     storage = args[i]._storage
                     storage.version += 1
-                    storage.writer = name
+                    storage.writer = self._name
         if opened and tape.active():
             bound.tell_tapes(args, [args[i] for i in self._written])
         return True

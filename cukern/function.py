@@ -649,7 +649,7 @@ def once_differentiable(backward: B) -> B:
 
     @functools.wraps(backward)
     def wrapper(ctx: Context, *grads: Any) -> Any:
-        if not tape.active():
+        if not (opened and state.active):
             return backward(ctx, *grads)
         with tape.stop_recording():
             returned = backward(ctx, *grads)

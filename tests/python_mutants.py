@@ -181,7 +181,7 @@ CHECKS = {
     "nn/init": "nn_linear",
     "nn/layer_norm/": "nn_layer_norm",
     "nn/layer_norm/rms": "nn_rms_norm",
-    "nn/lltm/": "nn_lltm",
+    "nn/lltm": "nn_lltm",
     "nn/pooling/": "nn_pooling nn_pooling_axes",
     "nn/resampling/": "nn_resampling",
     "nn/resampling/grid": "nn_grid",
@@ -244,13 +244,7 @@ EQUIVALENT: tuple[tuple[str, str, str, str], ...] = (
     ("polynomial/polynomial.py", "result_type(dtype, 0.0)", "`0.0` is `1.0`", "only its type counts"),
     ("polynomial/polyutils.py", "for c in made), 0.0)", "`0.0` is `1.0`", "only its type counts"),
     ("random/philox.py", "min(_PIECE", "`min` is `max`", "another cut of the same words, for speed"),
-    ("nn/lltm/function.py", "if state else 0.0", "`0.0` is `1.0`", "the bound of no numbers"),
-    (
-        "nn/lltm/plan.py",
-        "self._small is not None",
-        "the check is dropped",
-        "another kernel with the same results",
-    ),
+    ("nn/lltm.py", "if state else 0.0", "`0.0` is `1.0`", "the bound of no numbers"),
     (
         "bench/run.py",
         "range(2 if case.kind",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from _thread import get_ident
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -27,6 +28,8 @@ _DLPACK_HOST, _DLPACK_CUDA = 1, 2
 
 
 _new = object.__new__
+#: By thread, what makes new arrays in another library's memory; it returns None of layouts that this cannot have.
+lenders: dict[int, Callable[[Layout], Array | None]] = {}
 
 
 class Storage:
@@ -105,6 +108,8 @@ class Array(Memory):
     @staticmethod
     def _made(layout: Layout) -> Array:
         """A new, uninitialized Array of a layout, whose device must be the current one."""
+        if lenders and (lend := lenders.get(get_ident())) is not None and (lent := lend(layout)) is not None:
+            return lent
         result = _new(Array)
         result._memory = memory = layout.allocate()
         if layout.on_host:

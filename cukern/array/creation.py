@@ -254,7 +254,7 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
 
 def _empty(layout: Layout) -> Array:
     where = layout.device
-    if where.which is None:
+    if where.which is None or (where.which() == where.index and not capture_hooks.capturing):
         result = Array._made(layout)
     else:
         with where.activate():
@@ -343,7 +343,8 @@ def empty_like(
 ) -> Array:
     """Make an uninitialized array with the shape, dtype and device of ``x``, unless others are given."""
     if dtype is None and device is None and shape is None and isinstance(x, Array):
-        return _empty(renewed(x._layout or x._planned()))
+        own = x._layout or x._planned()
+        return _empty(own.new or renewed(own))
     sizes, wanted, where = _like("empty_like", x, dtype, device, shape)
     return empty(sizes, wanted, where)
 

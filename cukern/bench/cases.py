@@ -165,14 +165,14 @@ INDEXING = [
               torch="F.embedding(i, x)", numpy=None, grad="x"),
 ]  # fmt: skip
 
-_GATES = "a:b,3*s! h:b,3*s! bias:3*s c:b,s"
+_gates = partial(
+    Case, "lltm", inputs="i:b,s o:b,s z:b,s c:b,s", run="pointwise(i, o, z, c)[0]", sizes=_CELL, goal=0.9, numpy=None,
+    compiled="",
+)  # fmt: skip
 CELLS = [
-    Case("lltm", "pointwise", _GATES, "pointwise(a, h, bias, c)", "a + h + bias + 6 * c", _CELL, goal=0.9,
-         numpy=None, compiled=""),
-    Case("lltm", "pointwise, backward", "g:b,3*s c:b,s d:b,s p:b,s! e:b,s",
-         "pointwise_backward(g, c, d, p, e)", "2 * g + p + 4 * c", _CELL, goal=0.9,
-         numpy=None, compiled=""),
-]  # fmt: skip
+    _gates("pointwise", traffic="6 * c"),
+    _gates("pointwise, backward", traffic="9 * c", grad="i o z c"),
+]
 
 PRODUCTS = [
     *(

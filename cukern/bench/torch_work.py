@@ -68,26 +68,16 @@ class Squared(torch.autograd.Function if torch else object):  # type: ignore[mis
         return 2 * x * grad
 
 
-def pointwise(from_input: Any, from_state: Any, bias: Any, old_cell: Any) -> Any:
-    z_input, z_output, z_candidate = (from_input + from_state + bias).chunk(3, dim=1)
+def pointwise(z_input: Any, z_output: Any, z_candidate: Any, old_cell: Any) -> Any:
     new_cell = old_cell + torch.nn.functional.elu(z_candidate) * torch.sigmoid(z_input)
-    return torch.tanh(new_cell) * torch.sigmoid(z_output)
-
-
-def pointwise_backward(gates: Any, new_cell: Any, dh: Any, state_dh: Any, dcell: Any) -> Any:
-    i, o, c = gates.chunk(3, dim=1)
-    t, dh = torch.tanh(new_cell), dh + state_dh
-    dc = dcell + dh * o * (1 - t * t)
-    slope = torch.where(c > 0, 1.0, 1 + c)
-    return torch.cat((dc * c * i * (1 - i), dh * t * o * (1 - o), dc * i * slope), dim=1)
+    return torch.tanh(new_cell) * torch.sigmoid(z_output), new_cell
 
 
 def lltm_gradients(x: Any, weights: Any, bias: Any, h: Any, cell: Any) -> Any:
     weights, bias = weights.detach().requires_grad_(), bias.detach().requires_grad_()
     gates = torch.nn.functional.linear(torch.cat([h, x], dim=1), weights, bias)
     z_input, z_output, z_candidate = gates.chunk(3, dim=1)
-    new_cell = cell + torch.nn.functional.elu(z_candidate) * torch.sigmoid(z_input)
-    new_h = torch.tanh(new_cell) * torch.sigmoid(z_output)
+    new_h, new_cell = pointwise(z_input, z_output, z_candidate, cell)
     return torch.autograd.grad(new_h.sum() + new_cell.sum(), [weights, bias])
 
 

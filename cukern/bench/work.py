@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from .. import namespace as ops
 from ..array import Array
-from ..array.creation import empty, empty_like
 from ..autodiff.tape import Tape
 from ..capture import capture
 from ..device.precision import matmul_precision
 from ..elementwise.fuse import fuse
 from ..function import Function
-from ..kernel import Kernel
 from ..nn.layer_norm.function import layer_norm
-from ..nn.lltm.function import lltm_cell
-from ..nn.lltm.plan import BACKWARD, FORWARD, Shape, prepared
+from ..nn.lltm import lltm_cell, lltm_gates
 from ..nn.matmul_add_relu import matmul_add_relu
 
 
@@ -55,32 +51,6 @@ def grad_of_squares(x: Array) -> Any:
         tape.watch(x)
         y = ops.sum(x * x)
     return tape.gradient(y, x)
-
-
-def pointwise(from_input: Array, from_state: Array, bias: Array, old_cell: Array) -> Array:
-    """The part of an LLTM step after the products; returns the new h."""
-    new_h, new_cell, gates = (
-        empty(shape, old_cell.dtype) for shape in (old_cell.shape,) * 2 + (from_input.shape,)
-    )
-    arrays = (from_input, from_state, bias, old_cell, new_h, new_cell, gates)
-    _launch(FORWARD, old_cell, arrays, keep=True)
-    return new_h
-
-
-def pointwise_backward(gates: Array, new_cell: Array, dh: Array, state_dh: Array, dcell: Array) -> Array:
-    """The derivative of :func:`pointwise`, from the cotangents of both uses of h; the gates' cotangents."""
-    dgates, old_dcell = empty_like(gates), empty_like(new_cell)
-    arrays = (gates, new_cell, dh, state_dh, dcell, dgates, old_dcell)
-    _launch(BACKWARD, new_cell, arrays, one_dh=False, one_dcell=False)
-    return dgates
-
-
-def _launch(kernel: Kernel, cell: Array, arrays: Sequence[Array], **variables: bool) -> None:
-    batch, state = cell.shape
-    shape = Shape(cell.device, batch, state, aligned=True)
-    launch = prepared(kernel, cell.device, cell.dtype, state, shape, **variables)
-    assert launch is not None
-    launch(*[one._operand for one in arrays if one._planned()])
 
 
 class Squared(Function):
@@ -132,8 +102,7 @@ OURS = {
     "lltm_gradients": lltm_gradients,
     "mlp_gradients": mlp_gradients,
     "lltm_captured": capture(lltm_gradients),
-    "pointwise": pointwise,
-    "pointwise_backward": pointwise_backward,
+    "pointwise": lltm_gates,
     "residual": residual,
     "tf32_add_relu": tf32_add_relu,
     "capped": capped,

@@ -11,7 +11,8 @@ import math
 import re
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 from ..array import Array
@@ -42,12 +43,13 @@ class TorchOperator:
         self._single = operation.outputs + operation.more == 1
         self._plain = not operation.more and operation.several != self._single
         self._defaults = [one.default for one in operation.parameters]
+        self._count = len(self._defaults)
         self._operators = _Operators(name, operation)
         self.op = self._operators.op
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The outputs, as tensors."""
-        if len(args) < len(self._defaults) and not named:
+        if not named and len(args) < self._count:
             args = (*args, *(one for one in self._defaults[len(args) :] if one is not None))
         made = self.op(*args, **named)
         if self._plain:
@@ -165,6 +167,7 @@ class _Operators:
         #: The results that the backward is given: what it reads, and those whose cotangents may be zeros.
         self.kept = [i for i in range(self.results) if i in self.results_read or i < shaped]
         self.again = [i for i in range(self.results) if operation.differentiable_again(i)]
+        self._are_alone, self._compiling = _lonely(torch), torch.compiler.is_dynamo_compiling
         written = [f"{one.type} {_word(one.name)}" for one in operation.parameters]
         self.defaults = defaults = [one.default for one in operation.parameters]
         ended = [f"={_written(one)}" if _is_writable(one) else "" for one in defaults]
@@ -219,25 +222,17 @@ class _Operators:
         """
         torch = self.torch
         core = torch._C
-        after, below, keys_of = (
-            core._after_autograd_keyset,
-            core._AutoDispatchBelowAutograd,
-            core.DispatchKeySet,
-        )
+        after, below = core._after_autograd_keyset, core._AutoDispatchBelowAutograd
         tracked, enabled = core._any_requires_grad, torch.is_grad_enabled
-        alone = set()
-        for word in ("CPU", "CUDA"):
-            own, derivative = (getattr(core.DispatchKey, one) for one in (word, f"Autograd{word}"))
-            alone.add((keys_of(own) | keys_of(derivative)).raw_repr())
+        transformed, alone = core._are_functorch_transforms_active, _keys(core)
 
         def called(keys: Any, args: Sequence[Any]) -> Any:
-            if keys.raw_repr() in alone:
-                return run(*args)
             with below():
                 return op.redispatch(keys & after, *args)
 
         def forward(ctx: Any, keys: Any, *args: Any) -> Any:
-            made = called(keys, args)
+            ctx.alone = keys is None
+            made = run(*args) if keys is None else called(keys, args)
             if keep is not None:
                 keep(ctx, args, made)
             return made
@@ -247,12 +242,14 @@ class _Operators:
             "backward": staticmethod(lambda ctx, *given: (None, *backward(ctx, *given))),
         }
         node: Any = type(op._opname, (torch.autograd.Function,), methods)
-        record = node.apply
+        base: Any = super(torch.autograd.Function, node)  # without what it does for transforms of functorch
+        record, record_alone = node.apply, base.apply
 
         def dispatched(keys: Any, *args: Any) -> Any:
+            by_itself = keys.raw_repr() in alone and not transformed()
             if enabled() and tracked(*args):
-                return record(keys, *args)
-            return called(keys, args)
+                return record_alone(None, *args) if by_itself else record(keys, *args)
+            return run(*args) if by_itself else called(keys, args)
 
         self.library.impl(op._opname, dispatched, "Autograd", with_keyset=True)
 
@@ -260,29 +257,35 @@ class _Operators:
         operation, arrays, count, results = self.operation, self.arrays, self.arguments, self.results
         known: Cache[Any, tuple[list[Any], Again | None]] = Cache()
 
+        def run(where: Any, args: Sequence[Any]) -> Any:
+            made = operation.run(self._given(args, where))
+            if results == 1:
+                return tensors.tensor_of(made[0])
+            return tuple([tensors.tensor_of(one) for one in made])
+
+        def launch(where: Any, args: Sequence[Any]) -> Any:
+            assert operation.into is not None
+            key = where, *[(one.dtype, one.shape) if i in arrays else one for i, one in enumerate(args)]
+            before = known.get(key)
+            if before is not None:
+                made = self._again(*before, args, where)
+                if made is not None:
+                    return made
+            given, own = self._given(args, where), tensors.device_of(where)
+            out = self._empty(self._forms(args) if before is None else before[0], where)
+            arrays_out = [tensors.array_of(one, own) for one in out]
+            operation.into(given, arrays_out)
+            if before is None:
+                known.keep(key, (self._forms(args), operation.again(given, arrays_out)))
+            return _packed(out)
+
+        compute = run if operation.into is None else launch
+
         def forward(*args: Any) -> Any:
             if len(args) < count:  # the dispatcher leaves out what equals a default
                 args = (*args, *defaults[len(args) :])
             where = self._beside(args)
-            with tensors.on_stream(where):
-                if operation.into is None:
-                    made = operation.run(self._given(args, where))
-                    if results == 1:
-                        return tensors.tensor_of(made[0])
-                    return tuple([tensors.tensor_of(one) for one in made])
-                key = where, *[(one.dtype, one.shape) if i in arrays else one for i, one in enumerate(args)]
-                before = known.get(key)
-                if before is not None:
-                    made = self._again(*before, args, where)
-                    if made is not None:
-                        return made
-                given, own = self._given(args, where), tensors.device_of(where)
-                out = self._empty(self._forms(args) if before is None else before[0], where)
-                arrays_out = [tensors.array_of(one, own) for one in out]
-                operation.into(given, arrays_out)
-                if before is None:
-                    known.keep(key, (self._forms(args), operation.again(given, arrays_out)))
-                return _packed(out)
+            return tensors.caller(where)(compute, where, args)
 
         return forward
 
@@ -370,15 +373,19 @@ class _Operators:
         kept = [args[i] if i in self.read else _shape_of(args[i]) for i in self.arrays]
         kept += [results[i] if i in self.results_read else _shape_of(results[i]) for i in self.kept]
         ctx.save_for_backward(*kept)
-        ctx.plain = [args[i] for i in self.plain]
+        if self.plain:
+            ctx.plain = [args[i] for i in self.plain]
         ctx.set_materialize_grads(False)
-        dead = [one for one, live in zip(results, self.operation.live, strict=False) if not live]
-        if dead or self.results > self.outputs:
+        if self.results > self.outputs or False in self.operation.live:
+            dead = [one for one, live in zip(results, self.operation.live, strict=False) if not live]
             ctx.mark_non_differentiable(*dead, *results[self.outputs :])
 
     def _gradients(self, ctx: Any, *cotangents: Any) -> Any:
         given = cotangents[: self.outputs]
-        if all(one is None for one in given):
+        for one in given:
+            if one is not None:
+                break
+        else:
             return (None,) * self.arguments
         needed, saved, count = ctx.needs_input_grad, ctx.saved_tensors, len(self.arrays)
         needs = [needed[1 + i] for i in self.floating]
@@ -387,13 +394,16 @@ class _Operators:
             for i, one in zip(self.plain, ctx.plain, strict=True):
                 args.insert(i, one)
             saved = (*args, *saved[count:])
-        return _spread(self.pull(*given, *saved, needs), needs, self.floating, self.arguments)
+        alone = not self._compiling() and ctx.alone and self._are_alone(given)
+        pull = self._backward if alone else self.pull
+        return _spread(pull(*given, *saved, needs), needs, self.floating, self.arguments)
 
     def _backward(self, *given: Any) -> Any:
         where = self._beside_of(given)
-        with tensors.on_stream(where):
-            args, results, cotangents, needs = self._divided(given, where)
-            return self._returned(self.operation.pull(args, results, cotangents, needs), where)
+        return tensors.caller(where)(self._pulled, where, given)
+
+    def _pulled(self, where: Any, given: Sequence[Any]) -> Any:
+        return self._returned(self.operation.pull(*self._divided(given, where)), where)
 
     def _fake_backward(self, *given: Any) -> Any:
         args = given[self.outputs :]
@@ -421,12 +431,13 @@ class _Operators:
 
     def _second(self, *given: Any) -> Any:
         count = len(self.floating)
-        seconds, given = given[:count], given[count:]
-        where = self._beside_of(given)
-        with tensors.on_stream(where):
-            taken = self._divided(given, where)
-            made = self.operation.pull_again(*taken, self._optional(seconds, tensors.device_of(where)))
-            return self._returned(made, where)
+        where = self._beside_of(given[count:])
+        return tensors.caller(where)(self._pulled_again, where, given[:count], given[count:])
+
+    def _pulled_again(self, where: Any, seconds: Sequence[Any], given: Sequence[Any]) -> Any:
+        taken = self._divided(given, where)
+        made = self.operation.pull_again(*taken, self._optional(seconds, tensors.device_of(where)))
+        return self._returned(made, where)
 
     def _fake_second(self, *given: Any) -> Any:
         given = given[len(self.floating) :]
@@ -469,6 +480,34 @@ class _Operators:
         )
 
 
+def _keys(core: Any, *more: str) -> frozenset[int]:
+    """The sets of dispatch keys of tensors of the CPU, and of those of CUDA, with more of PyTorch's keys."""
+    sets = []
+    for word in ("CPU", "CUDA"):
+        keys = [getattr(core.DispatchKey, one.format(word)) for one in ("{}", "Autograd{}", *more)]
+        sets.append(reduce(or_, map(core.DispatchKeySet, keys)).raw_repr())
+    return frozenset(sets)
+
+
+def _lonely(torch: Any) -> Callable[[Sequence[Any]], bool]:
+    """Whether PyTorch's dispatcher would do nothing with tensors, and None, but call the kernel of an operator."""
+    core = torch._C
+    enabled, profiled = torch.is_grad_enabled, core._autograd._profiler_enabled
+    included, keys_of = core._dispatch_tls_local_include_set, core._dispatch_keys
+    alone = _keys(core, "Autocast{}", "ADInplaceOrView", "BackendSelect")
+
+    def are_alone(tensors: Sequence[Any]) -> bool:
+        if enabled() or profiled():
+            return False
+        keys = included()
+        for one in tensors:
+            if one is not None:
+                keys |= keys_of(one)
+        return keys.raw_repr() in alone
+
+    return are_alone
+
+
 def _packed(tensors: Sequence[Any]) -> Any:
     return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
@@ -476,7 +515,7 @@ def _packed(tensors: Sequence[Any]) -> Any:
 def _spread(made: Any, wanted: Sequence[bool], places: Sequence[int], length: int) -> tuple[Any, ...]:
     """Gradients at the places of their arguments, among so many; None where none is wanted."""
     several = made if isinstance(made, (tuple, list)) else (made,)
-    if len(places) == length and all(wanted):
+    if len(places) == length and False not in wanted:
         return tuple(several)
     found: list[Any] = [None] * length
     for one, need, place in zip(several, wanted, places, strict=True):

@@ -11,8 +11,10 @@ from ..array import Array, Storage
 from ..array.layout import ALIGNMENT, Layout
 from ..device import HERE, Device
 
+_new = object.__new__
 
-class _Shared(Storage):
+
+class Shared(Storage):
     """Memory that another library made, and may write unseen."""
 
     shared = True
@@ -26,6 +28,42 @@ def ordered(layout: Layout, data: Any, memory: Any, operand: Any, storage: Stora
     return array
 
 
+#: Where an array keeps its memory.
+_MEMORY = vars(Array)["_memory"]
+owner, _set_memory = _MEMORY.__get__, _MEMORY.__set__
+
+
+class Lent(Array):
+    """An array in C order of what keeps its memory on a GPU; an ordinary one from when CuPy's pointer is asked for."""
+
+    __slots__ = ()
+
+    def _pointed(self: Any) -> Any:
+        memory = _pointer(self._operand, self._layout.nbytes, owner(self), self.device)
+        self._memory = memory
+        return memory
+
+    def _become(self: Any, memory: Any) -> None:
+        _set_memory(self, memory)
+        self.__class__ = Array
+
+    _memory = property(_pointed, _become)
+
+
+def _pointer(address: int, nbytes: int, owner: Any, where: Device) -> Any:
+    cuda = where.xp.cuda
+    return cuda.MemoryPointer(cuda.UnownedMemory(address, nbytes, owner, where.index), 0)
+
+
+def whole(layout: Layout, address: int, owner: Any, storage: Storage) -> Array:
+    """:func:`lent` in C order from an aligned address on, with its storage."""
+    array: Array = _new(Lent)
+    _set_memory(array, owner)
+    array._layout, array._operand, array.device = layout, address, layout.device
+    array._storage, array._ndarray, array._key, array._viewed = storage, None, None, None
+    return array
+
+
 def lent(layout: Layout, pointer: int, strides: Sequence[int] | None, owner: Any) -> Array:
     """The array of memory on a GPU that ``owner`` keeps.
 
@@ -35,18 +73,16 @@ def lent(layout: Layout, pointer: int, strides: Sequence[int] | None, owner: Any
         strides: bytes from one element to the next along each axis, if the order is another.
         owner: is kept as long as the array.
     """
-    import cupy
-
+    if strides is None and pointer % ALIGNMENT == 0:
+        return whole(layout, pointer, owner, Shared())
     where, shape = layout.device, layout.shape
     span = layout.nbytes
     if strides is not None and span:
         steps = [(n - 1) * step for n, step in zip(shape, strides, strict=True)]
         span = sum(steps) + layout.dtype.itemsize
-    memory = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(pointer, span, owner, where.index), 0)
-    if strides is None and pointer % ALIGNMENT == 0:
-        return ordered(layout, None, memory, pointer, _Shared())
-    data = cupy.ndarray(shape, layout.dtype, memory, None if strides is None else tuple(strides))
-    return Array._wrap(data, where, _Shared())
+    memory = _pointer(pointer, span, owner, where)
+    data = where.xp.ndarray(shape, layout.dtype, memory, strides=None if strides is None else tuple(strides))
+    return Array._wrap(data, where, Shared())
 
 
 def on_stream(where: Device, stream: int) -> AbstractContextManager[object]:

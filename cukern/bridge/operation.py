@@ -7,8 +7,7 @@ further results, and plain attributes are those that a forward of arguments of t
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,9 +17,9 @@ from ..array import Array, creation
 from ..array.array import copied
 from ..autodiff import tape
 from ..autodiff.cotangents import conform, is_float
-from ..autodiff.state import active
+from ..autodiff.state import active, opened
 from ..autodiff.tape import Tape
-from ..device import HERE, Device, current, device
+from ..device import Device, current, device
 from ..errors import GradientError
 
 #: The types of arguments that are no arrays, in the words of PyTorch's schemas; a size may be a symbol there.
@@ -115,11 +114,10 @@ class Operation:
             RuntimeError: the forward wrote to an argument.
         """
         context = self._context(self.name, self._needs)
-        arrays = [args[i] for i in self.arrays]
-        before = [one._storage.version for one in arrays]
-        with _alone(arrays[0].device):
-            result = self._body.forward(context, *args)
-        after = [one._storage.version for one in arrays]
+        given = [args[i]._storage for i in self.arrays]
+        before = [one.version for one in given]
+        result = _alone(args[self.arrays[0]].device, self._body.forward, context, *args)
+        after = [one.version for one in given]
         if after != before:
             written = next(i for i, a, b in zip(self.arrays, before, after, strict=True) if a != b)
             name = self.parameters[written].name
@@ -131,14 +129,19 @@ class Operation:
             if not isinstance(one, Array):
                 raise TypeError(f"{self.name}: output {i}: expected an array, got {type(one).__name__}")
             live.append((one._layout or one._planned()).floating and id(one) not in dead)
-        outputs = len(made)
-        saved = tuple([_place(one, args, made) for one in context._saved])
-        kept = outputs, several, live, saved, context._materialize
+        outputs, saved = len(made), context._saved
+        places = self.saved if outputs == self.outputs and not self.more else ()
+        for one, place in zip(saved, places, strict=False):
+            if one is not (None if place is None else (args if place[0] else made)[place[1]]):
+                places = ()
+        if len(saved) != len(places):  # else they are where they were in the first call
+            places = tuple([_place(one, args, made) for one in saved])
+        kept = outputs, several, live, places, context._materialize
         if kept != self._kept:
             self._first(kept, len(made) - outputs)
         if not _OWN.issuperset(vars(context)):
             self._attributed(context, args)
-        return _apart(arrays, made)
+        return _apart(args, made)
 
     def _first(self, kept: tuple[Any, ...], more: int) -> None:
         """Take over what a first call returns and saves; refuse another call that differs."""
@@ -237,10 +240,9 @@ class Operation:
         Raises:
             GradientError: the backward returns what is no gradient of its argument.
         """
-        with _alone(args[self.arrays[0]].device):
-            gradients = self._pulled(args, results, cotangents, needs)
-        made = iter(_apart([*args, *results, *cotangents], [one for one in gradients if one is not None]))
-        return [one if one is None else next(made) for one in gradients]
+        where = args[self.arrays[0]].device
+        gradients = _alone(where, self._pulled, args, results, cotangents, needs)
+        return _apart([*args, *results, *cotangents], gradients)
 
     def _pulled(
         self,
@@ -276,12 +278,15 @@ class Operation:
             )
         gradients: list[Array | None] = []
         for i in self.floating:
+            one, like = found[i], args[i]
             if not wanted[i]:
                 gradients.append(None)
-            elif found[i] is None:
-                gradients.append(_zeros(args[i]))
+            elif one is None:
+                gradients.append(_zeros(like))
+            elif isinstance(one, Array) and one._layout is getattr(like, "_layout", like) is not None:
+                gradients.append(one)
             else:
-                gradients.append(conform(found[i], args[i], self.name, f"argument {self.parameters[i].name}"))
+                gradients.append(conform(one, like, self.name, f"argument {self.parameters[i].name}"))
         return gradients
 
     def pull_again(
@@ -312,9 +317,13 @@ class Operation:
         own = {place: one for place, one in of.items() if is_float(one.dtype)}
         firsts = [one for one in cotangents if one is not None]
         outer = Tape()
-        with _alone(args[self.arrays[0]].device), outer:
-            outer.watch([*own.values(), *firsts])
-            found = self._pulled(args, results, cotangents, needs)
+
+        def recorded() -> list[Array | None]:
+            with outer:
+                outer.watch([*own.values(), *firsts])
+                return self._pulled(args, results, cotangents, needs)
+
+        found = _alone(args[self.arrays[0]].device, recorded)
         chosen = [(g, s) for g, s in zip(found, seconds, strict=True) if g is not None and s is not None]
         sources = [*own.values(), *firsts]
         again = outer.gradient([g for g, _ in chosen], sources, [s for _, s in chosen])
@@ -342,15 +351,12 @@ def plain_key(value: Any) -> tuple[type, Any]:
     return type(value), repr(value) if isinstance(value, float) else value
 
 
-def _alone(where: Device) -> AbstractContextManager[object]:
-    """A with-block without the tapes of this thread, with new arrays on ``where``."""
-    return HERE if not active() and current() is where else _elsewhere(where)
-
-
-@contextmanager
-def _elsewhere(where: Device) -> Iterator[None]:
-    with device(where), tape.stop_recording():
-        yield
+def _alone(where: Device, call: Callable[..., Any], *args: Any) -> Any:
+    """What a call returns without the tapes of this thread, with new arrays on ``where``."""
+    if (opened and active()) or current() is not where:
+        with device(where), tape.stop_recording():
+            return call(*args)
+    return call(*args)
 
 
 def _place(kept: Any, args: Sequence[Any], made: list[Any]) -> Place | None:
@@ -385,15 +391,18 @@ def _told(saved: Sequence[Place | None]) -> str:
     return ", ".join(each) or "nothing"
 
 
-def _apart(args: Sequence[Any], made: Sequence[Array]) -> list[Array]:
-    """``made`` in C order, with copies of what shares memory with an argument or with one before it."""
+def _apart(args: Sequence[Any], made: Sequence[Any]) -> list[Any]:
+    """``made`` in C order, with copies of what shares memory with an argument or with one before it; None stays."""
     taken = [arg._storage for arg in args if isinstance(arg, Array)]
-    result = []
+    result: list[Any] = []
     for one in made:
+        if one is None:
+            result.append(None)
+            continue
         storage = one._storage
         if storage in taken or storage.constant:
             one = copied(one)
-        if not one.is_contiguous:
+        if not (one._layout or one._planned()).contiguous:
             one = one.contiguous()
         taken.append(one._storage)
         result.append(one)

@@ -14,7 +14,7 @@ from .. import nn
 from ..array import Array
 from ..array.creation import asarray
 from ..nn.layer_norm.reference import layer_norm_reference
-from ..nn.lltm.function import lltm_reference
+from ..nn.lltm import lltm_reference
 from ..nn.pooling.geometry import Windows
 from ..nn.pooling.reference import avg_pool2d_reference, max_pool2d_reference
 from ..testing import GradcheckError, gradcheck

@@ -37,6 +37,8 @@ def _integer(param: Param, dtype: dtypes.DType, where: str) -> Converter:
     low, high = int(limits.min), int(limits.max)
 
     def convert(value: Any) -> int:
+        if type(value) is int and low <= value <= high:
+            return value
         if type(value) is not int:
             value = _number(value, where)
             if isinstance(value, float) and not value.is_integer():

@@ -312,6 +312,10 @@ class Kernel:
         """
         if through is not None:
             return through(self, args, grid, shared, overrides)
+        if not overrides:  # the common case, in fewer calls
+            repeat = self._repeats.get(form_of(args, grid, shared))
+            if repeat is not None and repeat(args):
+                return
         self._launch(args, grid, shared, overrides)
 
     def _launch(

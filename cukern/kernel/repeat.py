@@ -10,6 +10,7 @@ import numpy as np
 from ..array import Array
 from ..array.deferred import about_to_write, traced_threads
 from ..autodiff import tape
+from ..autodiff.state import opened
 from ..device import capture_hooks
 from ..device.interface import Prepared
 
@@ -25,7 +26,7 @@ def form_of(args: Sequence[Any], grid: Any, shared: Any) -> tuple[Any, ...] | No
     None if the grid, or the bytes of shared memory, have to be converted or refused.
     """
     plain = (
-        type(grid) is int or grid is None or (type(grid) is tuple and _INTEGERS.issuperset(map(type, grid)))
+        grid is None or type(grid) is int or (type(grid) is tuple and _INTEGERS.issuperset(map(type, grid)))
     )
     if not plain or type(shared) is not int:
         return None
@@ -47,7 +48,17 @@ class Repeat:
         args: arguments of the form.
     """
 
-    __slots__ = ("_bound", "_launch", "_nulls", "_numbers", "_pairs", "_written")
+    __slots__ = (
+        "_arrays",
+        "_bound",
+        "_launch",
+        "_name",
+        "_nulls",
+        "_numbers",
+        "_pairs",
+        "_which",
+        "_written",
+    )
 
     def __init__(
         self,
@@ -58,7 +69,8 @@ class Repeat:
         args: Sequence[Any],
     ) -> None:
         self._bound, self._launch = bound, launch
-        arrays = [i for i, arg in enumerate(args) if isinstance(arg, Array)]
+        self._which, self._name = bound.device.which, bound.signature.name
+        self._arrays = arrays = [i for i, arg in enumerate(args) if isinstance(arg, Array)]
         self._written = [i for i in written if i in arrays]
         self._pairs = [(i, [j for j in arrays if j not in self._written or i < j]) for i in self._written]
         self._nulls = [i for i, arg in enumerate(args) if arg is None]
@@ -71,13 +83,10 @@ class Repeat:
             LaunchError: a number does not fit its parameter.
             KernelFault: the kernel failed while it ran.
         """
-        bound = self._bound
-        device = bound.device
+        bound, which = self._bound, self._which
         if traced_threads:
             about_to_write(*(args[i] for i in self._written))
-        if capture_hooks.new_empty is not None or (
-            device.which is not None and device.which() != device.index
-        ):
+        if capture_hooks.new_empty is not None or (which is not None and which() != bound.device.index):
             return False
         for i, others in self._pairs:
             storage = args[i]._storage
@@ -87,19 +96,26 @@ class Repeat:
             for j in others:  # nobody else knows new memory
                 if args[j]._storage is storage if new else _overlap(args[i], args[j]):
                     return False
-        values = [arg._operand if isinstance(arg, Array) else arg for arg in args]
+        values = list(args)
+        for i in self._arrays:
+            values[i] = args[i]._operand
         for i, convert in self._numbers:
             values[i] = convert(args[i])
         for i in self._nulls:
-            values[i] = device.backend.operand(None)
+            values[i] = bound.device.backend.operand(None)
         try:
             self._launch(*values)
         except OverflowError:  # of a number, which a first launch rounds; nothing was launched
             return False
         finally:  # a kernel that fails may already have written
             for i in self._written:
-                args[i]._bump(bound.signature.name)
-        if tape.active():
+                if capture_hooks.capturing:
+                    args[i]._bump(self._name)
+                else:
+                    storage = args[i]._storage
+                    storage.version += 1
+                    storage.writer = self._name
+        if opened and tape.active():
             bound.tell_tapes(args, [args[i] for i in self._written])
         return True
 

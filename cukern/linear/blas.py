@@ -27,7 +27,7 @@ from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import on, raw
 from ..kernel.sizes import divide_up
 from ..kernel.strides import Axes, Strides, broadcast_shapes, collapse
-from ..shape.copy import in_order, write
+from ..shape.copy import in_order, permuted, write
 
 #: The largest size that the libraries take, that of C's int.
 _LIMIT = 2**31 - 1
@@ -179,49 +179,48 @@ def sums(a: Array, b: Array) -> Array:
     return plan(a, b)
 
 
-class Part(NamedTuple):
-    """A matrix in the memory of an array: the array's layout, and a function that views an ndarray as the matrix."""
-
-    whole: Layout
-    view: Callable[[Any], Any] = lambda whole: whole
-
-
 class Product:
-    """``out = a @ b`` for matrices in arrays of given layouts, prepared once.
+    """``out = a @ b`` for matrices of given layouts, prepared once.
 
     Args:
-        a: a matrix of a floating dtype that the device's library reads without a copy (:func:`readable`).
+        a: a floating dtype, as the device's library reads it without a copy (:func:`readable`).
         b: likewise.
-        out: a matrix with contiguous rows, of the dtype of ``a`` and ``b`` or of their accumulator.
+        out: contiguous rows, of the dtype of ``a`` and ``b`` or of their accumulator.
+        transposed: whether the transposes of ``a`` and of ``b`` are multiplied.
         add: whether the product is added to ``out``.
     """
 
-    __slots__ = ("_add", "_call", "_convert", "_device", "_offsets", "_views")
+    __slots__ = ("_add", "_call", "_convert", "_device", "_transposed")
 
-    def __init__(self, a: Part, b: Part, out: Part, add: bool = False) -> None:
-        parts = (a, b, out)
-        self._add = add
-        self._device = a.whole.device
-        self._views = [part.view for part in parts]
+    def __init__(
+        self,
+        a: Layout,
+        b: Layout,
+        out: Layout,
+        transposed: tuple[bool, bool] = (False, False),
+        add: bool = False,
+    ) -> None:
+        self._add, self._device, self._transposed = add, a.device, transposed
+        self._convert = out.dtype if a.on_host and out.dtype != a.dtype else None
         self._call: Callable[[int, int, int], None] | None = None
-        wider = out.whole.dtype != a.whole.dtype
-        self._convert = out.whole.dtype if a.whole.on_host and wider else None
-        matrices = [_stand_in(part) for part in parts]
-        if not a.whole.on_host and all(one.size for one, _ in matrices):
-            self._offsets = tuple(offset for _, offset in matrices)
-            left, right, result = (one for one, _ in matrices)
+        if not a.on_host and min(a.size, b.size, out.size):
+            left, right = (
+                permuted(one, (1, 0)) if turn else one for one, turn in zip((a, b), transposed, strict=True)
+            )
             prepare = partial(cublas.prepare, add=True) if add else _call
             with on(self._device):
-                self._call = prepare(self._device.xp, left, right, result)
+                self._call = prepare(self._device.xp, left, right, out)
 
     def __call__(self, a: Array, b: Array, out: Array) -> None:
         """Write the product; the current device must be that of the arrays."""
         own = kernels_only.active()
         if self._call is not None and not own:
-            i, j, k = self._offsets
-            self._call(a._operand + i, b._operand + j, out._operand + k)
+            self._call(a._operand, b._operand, out._operand)
             return
-        left, right, result = (view(one._data) for view, one in zip(self._views, (a, b, out), strict=True))
+        left, right = (
+            one._data.T if turn else one._data for one, turn in zip((a, b), self._transposed, strict=True)
+        )
+        result = out._data
         if own:
             _by_kernels(self._device, left, right, result.dtype, result, self._add)
             return
@@ -231,16 +230,6 @@ class Product:
             result += multiply(self._device, left, right)
         else:
             multiply(self._device, left, right, result)
-
-
-def _stand_in(part: Part) -> tuple[Any, int]:
-    """The matrix as a NumPy array without its own memory, and its offset in bytes in the array."""
-    whole = np.lib.stride_tricks.as_strided(
-        np.empty(1, part.whole.dtype), part.whole.shape, part.whole.strides
-    )
-    matrix = part.view(whole)
-    begin, start = (one.__array_interface__["data"][0] for one in (whole, matrix))
-    return matrix, start - begin
 
 
 def readable(x: Array) -> Array:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from .. import dtypes
-from ..array.layout import fresh_layout
 from ..device.interface import Properties
-from ..elementwise.graph import input_node
-from ..elementwise.program import Program, program
+from ..elementwise.program import Program
 from ..kernel import Kernel
 from ..kernel.sizes import divide_up, power_of_two
 from ..launch import cost
 from ..launch.params import Params
-from ..launch.variant import Launch, prepared
+from ..launch.variant import Launch
 from .problem import Gemm, Product, epilogue_steps, variables
-from .variants import OneLaunch, ProductPlan
+from .variants import OneLaunch
 
 _SIZES = Params(
     "Sizes",
@@ -33,7 +30,6 @@ _SIZES = Params(
     columns="int",
     k="int",
 )
-_SUM_SIZES = Params("Sizes", batches="int", m="int", n="int")
 #: Blocks that begin at one k-block.
 _GROUP = 8
 
@@ -47,7 +43,6 @@ class FewRows(OneLaunch):
         rows: the few, rounded up.
         columns: of a block.
         warps: of a block, which split the depth.
-        splits: blocks that split the depth, whose partial sums a second kernel adds up (split-K).
         ahead: k-blocks that a warp asks for before it multiplies the first of them.
         resident: blocks that a multiprocessor must have room for.
         asked: bytes of the large factor that a block prefetches while the kernel before it ends.
@@ -64,7 +59,6 @@ class FewRows(OneLaunch):
     rows: int
     columns: int
     warps: int
-    splits: int = 1
     ahead: int = 1
     resident: int = 1
     asked: int = 0
@@ -86,9 +80,6 @@ class FewRows(OneLaunch):
     prefetched: ClassVar[tuple[int, int]] = (3, 2)
     #: Pieces of the few rows in a cluster's shared memory, of a k-block for each warp: each has its own lines of text.
     most_pieces: ClassVar[int] = 16
-    #: Bytes of the large factor that a block reads at least where several split the depth, and the most splits.
-    fewest_bytes: ClassVar[int] = 2**17
-    most_splits: ClassVar[int] = 16
     #: Bytes of the large factor that a block prefetches, by itself and in a cluster.
     alone_asks: ClassVar[int] = 2**16
     cluster_asks: ClassVar[int] = 3 * 2**14
@@ -122,27 +113,20 @@ class FewRows(OneLaunch):
 
     @classmethod
     def divided(cls, gemm: Gemm, limits: Properties) -> FewRows:
-        """As many columns a block, and blocks that split the depth, as keep all multiprocessors busy."""
+        """As many columns a block as keep all multiprocessors busy."""
         transposed = gemm.n < gemm.m
         few = gemm.transposed if transposed else gemm
         rows = few.m if gemm.itemsize == 4 else 8 * divide_up(few.m, 8)
-        columns, splits, multiprocessors = cls.most_columns, 1, limits.multiprocessors
+        columns, multiprocessors = cls.most_columns, limits.multiprocessors
         if 8 * gemm.batches * divide_up(few.n, columns) < 7 * multiprocessors:
             columns = cls.fewer_columns
         blocks = gemm.batches * divide_up(few.n, columns)
-        read = columns * gemm.k * gemm.itemsize  # bytes of the large factor, by a block
-        while (
-            2 * splits * blocks <= multiprocessors
-            and read >= 2 * splits * cls.fewest_bytes
-            and splits < cls.most_splits
-        ):
-            splits *= 2
         warps = min(cls.most_warps, power_of_two(divide_up(gemm.k * gemm.itemsize, cls.k_block)))
         resident = 2 if columns == cls.fewer_columns and blocks > multiprocessors else 1
         ahead = cls.prefetched[resident > 1 or rows > 8]
         groups = cls.most_groups if gemm.itemsize == 2 and (rows > 8 or few.b.by_depth) else 1
-        one = cls(transposed, rows, columns, warps, splits, ahead, resident, cls.alone_asks, groups)
-        at_once = columns == cls.most_columns and splits == 1 and blocks <= multiprocessors
+        one = cls(transposed, rows, columns, warps, ahead, resident, cls.alone_asks, groups)
+        at_once = columns == cls.most_columns and blocks <= multiprocessors
         return one.sharing(few, limits) if at_once else one
 
     def sharing(self, few: Gemm, limits: Properties) -> FewRows:
@@ -175,19 +159,17 @@ class FewRows(OneLaunch):
         """The bytes of the large factor that the busiest multiprocessor reads."""
         gemm = self.gemm_of(problem)
         assert gemm is not None
-        blocks = gemm.batches * divide_up(max(gemm.m, gemm.n), self.columns) * self.splits
-        read = self.resident * self.columns * divide_up(gemm.k, self.splits) * gemm.itemsize
+        blocks = gemm.batches * divide_up(max(gemm.m, gemm.n), self.columns)
+        read = self.resident * self.columns * gemm.k * gemm.itemsize
         narrow = self.columns == self.fewer_columns and not (gemm.a.by_depth and gemm.b.by_depth)
         # As many bytes as all multiprocessors read then, of arrays that are in the L2 or not.
         moving = cost.moving(problem.nbytes, 0, limits) * read * limits.multiprocessors / problem.nbytes
         wave = self.latency + moving * (self.across if narrow else 1)
-        launches = 2 if self.splits > 1 else 1
-        return cost.waves(blocks, limits, self.resident) * wave + launches * cost.launch(limits)
+        return cost.waves(blocks, limits, self.resident) * wave + cost.launch(limits)
 
     def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
         """See :class:`.OneLaunch`."""
         few = gemm.transposed if self.transposed else gemm
-        k_blocks = divide_up(gemm.k * gemm.itemsize, self.warps * self.k_block)
         across = self.cluster * divide_up(few.n, self.columns * self.cluster)
         sizes = _SIZES(
             batch_x=few.a.batch,
@@ -202,8 +184,7 @@ class FewRows(OneLaunch):
             k=few.k,
         )
         return Launch(
-            # Each split but the last has equally many k-blocks, and none is without one.
-            grid=(across, gemm.batches, divide_up(k_blocks, divide_up(k_blocks, self.splits))),
+            grid=(across, gemm.batches, 1),
             block=self.threads,
             shared=self.held,
             constants={
@@ -215,50 +196,4 @@ class FewRows(OneLaunch):
                 "w_by_depth": few.b.by_depth,
             },
             params=(sizes, epilogue_steps(gemm.operands)),
-        )
-
-    def plan(self, problem: Product, limits: Properties) -> ProductPlan:
-        """One launch, or of splits two."""
-        gemm, prog, elem, device = problem.gemm, problem.program, problem.elem, problem.device
-        assert gemm is not None
-        splits = self.launch_of(gemm, prog, elem, limits).grid[2]
-        if splits == 1:
-            return super().plan(problem, limits)
-        sums = program(f"{prog.name}_splits", (input_node(0, dtypes.float32),), (dtypes.float32,))
-        first = self.launch_of(gemm._replace(operands=(), paired=()), sums, elem, limits)
-        adding = SumSplits(splits)
-        runs = [
-            prepared(self, first, device),
-            prepared(adding, adding.launch_of(gemm, prog, elem, limits), device),
-        ]
-        partials = fresh_layout(device, dtypes.float32, (splits, gemm.batches, gemm.m, gemm.n))
-        return ProductPlan(prog, problem.results, runs, partials)
-
-
-@dataclass(frozen=True)
-class SumSplits(OneLaunch):
-    """The second kernel of split-K: adds up partial sums in order, and ends with the epilogue.
-
-    Attributes:
-        splits: how many there are.
-    """
-
-    name = "sum of splits"
-    kernel = Kernel("linear/sum_splits.cu")
-
-    splits: int
-
-    #: Threads of a block.
-    threads: ClassVar[int] = 256
-
-    def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
-        """See :class:`.OneLaunch`."""
-        return Launch(
-            grid=(divide_up(math.prod((gemm.batches, gemm.m, gemm.n)), self.threads), 1, 1),
-            block=self.threads,
-            constants={
-                **variables(program, elem, gemm),
-                "name": f"{program.name}_{dtypes.info(elem).name}_{self.splits}",
-            },
-            params=(_SUM_SIZES(batches=gemm.batches, m=gemm.m, n=gemm.n), epilogue_steps(gemm.operands)),
         )

@@ -61,29 +61,26 @@ def busy(tiles: int, limits: Properties) -> float:
 
 
 class ProductPlan(Plan):
-    """The launches of a product for arrays of its layouts.
+    """The launch of a product for arrays of its layouts.
 
     Attributes:
         converters: functions that convert each Python number to the dtype in which it is computed.
         backwards: what a tape records of a call, by which inputs are tracked.
         reads: the plan, without a launch, of what follows the saved product, as a tape records that.
-        source: the text of the kernels.
+        source: the text of the kernel.
     """
 
-    __slots__ = ("_make", "_partials", "_runs", "backwards", "converters", "reads", "source")
+    __slots__ = ("_make", "_run", "backwards", "converters", "reads", "source")
     separate = False
 
-    def __init__(
-        self, program: Program, results: Sequence[Layout], runs: Sequence[Run], partials: Layout | None = None
-    ) -> None:
+    def __init__(self, program: Program, results: Sequence[Layout], run: Run) -> None:
         super().__init__(results[0].device, results)
         self.converters = tuple(map(converter, program.scalars))
         self.backwards: dict[tuple[bool, ...], Any] = {}
         self.reads: Any = None
-        self.source = "\n".join(run.source for run in runs)
-        self._runs, self._partials = tuple(runs), partials
-        alone = len(runs) == len(self.layouts) == 1 and not program.scalars
-        self._make = maker(runs[0].launch, self.layouts[0]) if alone and self.layouts[0].on_host else None
+        self.source, self._run = run.source, run
+        alone = len(self.layouts) == 1 and not program.scalars
+        self._make = maker(run.launch, self.layouts[0]) if alone and self.layouts[0].on_host else None
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any], into: Array | None = None) -> Array:
         """Launch and return the result: ``into``, or a new array if it is None."""
@@ -100,11 +97,7 @@ class ProductPlan(Plan):
             values: list[Any] = list(arrays)
             if scalars:
                 values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
-            if self._partials is not None:
-                partials = Array._made(self._partials)
-                self._runs[0]([*values[:2], partials])
-                values[:2] = [partials]
-            self._runs[-1]([*values, *outs])
+            self._run([*values, *outs])
         return outs
 
     def __call__(self, *arrays: Array) -> Array:
@@ -169,7 +162,7 @@ class OneLaunch(Variant[Product]):
     def plan(self, problem: Product, limits: Properties) -> ProductPlan:
         """The launch, prepared."""
         run = prepared(self, self.launch(problem, limits), problem.device)
-        return ProductPlan(problem.program, problem.results, [run])
+        return ProductPlan(problem.program, problem.results, run)
 
 
 _STRIDED = Params(

@@ -20,7 +20,7 @@ from .functional import *  # noqa: F403
 from .layer_norm.function import LayerNorm
 from .layer_norm.rms import RMSNorm
 from .linear import Linear
-from .lltm.function import LLTM, LLTMCell
+from .lltm import LLTM, LLTMCell
 from .module import Module, Parameter
 from .normalization import BatchNorm, GroupNorm
 from .pooling.module import (

@@ -47,7 +47,7 @@ from .layer_norm.function import add_layer_norm, layer_norm
 from .layer_norm.rms import add_rms_norm, rms_norm
 from .linear import linear
 from .linear_cross_entropy import linear_cross_entropy
-from .lltm.function import lltm, lltm_cell
+from .lltm import lltm, lltm_cell
 from .matmul_add_relu import matmul_add_relu
 from .normalization import batch_norm, group_norm
 from .pooling.adaptive import (

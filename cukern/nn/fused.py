@@ -1,12 +1,13 @@
-"""Helpers of the fused operations: checks of arguments, activations, strided views, and derivatives of higher order."""
+"""Helpers of the fused operations: checks of arguments, activations, and derivatives of higher order."""
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -184,6 +185,38 @@ def layouts_of(*arrays: object) -> tuple[Layout | None, ...] | None:
     return tuple(layouts)
 
 
+#: The trailing axes of an array by their number, as error messages show them.
+AXES = {1: "L", 2: "H, W", 3: "D, H, W"}
+F = TypeVar("F", bound=Callable[..., Array])
+
+
+def of_axes(name: str, count: int, given: str, result: str, **more: str) -> Callable[[F], F]:
+    """Name a function over so many axes of arrays, and finish its docstring.
+
+    Args:
+        name: the public name.
+        count: of axes, in whose words the docstring is put: there they stand in braces.
+        given, result: the arguments and the result of a doctest, which follows.
+        more: other words that it has in braces.
+    """
+    words = {
+        "count": str(count),
+        "axes": AXES[count],
+        "whole": ("line", "plane", "volume")[count - 1],
+        "result": ("length", "rows, columns", "depth, rows, columns")[count - 1],
+        "kernel": "the window's length" if count == 1 else "the window's sizes; an int for all",
+        "number": f"the number of windows{' along each axis; an int for all' if count > 1 else ''}",
+    }
+
+    def put(function: F) -> F:
+        text = inspect.cleandoc(function.__doc__ or "").format(**words, **more)
+        function.__doc__ = f"{text}\n\n>>> import cukern as ck\n>>> ck.nn.{name}({given}).tolist()\n{result}"
+        function.__name__ = function.__qualname__ = name
+        return function
+
+    return put
+
+
 #: The order in memory, channels last, of the axes of images (batch, channels, rows, columns).
 CHANNELS_LAST = (0, 2, 3, 1)
 
@@ -196,13 +229,6 @@ def lies_channels_last(x: Array) -> bool:
 @lru_cache(maxsize=4096)
 def _lies_channels_last(own: Layout) -> bool:
     return own.ndim == 4 and own.shape[1] > 1 and own.order == CHANNELS_LAST
-
-
-def strided(x: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
-    """A read-only view of ``x`` with another shape and strides in elements; tapes do not record it."""
-    strides = tuple(step * x.itemsize for step in steps)
-    view = x.device.xp.lib.stride_tricks.as_strided(x._data, tuple(shape), strides)
-    return Array._wrap(view, x.device, x._storage)
 
 
 class _Pullback(Function):

@@ -18,7 +18,7 @@ from ..elementwise.operands import require_array, require_arrays
 from ..kernel import Kernel
 from ..kernel.plan import Plan, on
 from ..kernel.sizes import divide_up
-from ..linear.blas import Part, Product, readable
+from ..linear.blas import Product, readable
 from . import losses
 from .fused import common_dtype, fused_vjp, is_int, require_ids
 from .linear import linear
@@ -240,10 +240,5 @@ def _multiply(gaps: Array, other: Array, out: Array, transposed: bool = False, a
     key = (gaps._planned(), other._planned(), out._planned(), transposed, add)
     product = _products.get(key)
     if product is None:
-        left = Part(key[0], _transposed) if transposed else Part(key[0])
-        product = _products.keep(key, Product(left, Part(key[1]), Part(key[2]), add))
+        product = _products.keep(key, Product(*key[:3], (transposed, False), add))
     product(gaps, other, out)
-
-
-def _transposed(data: Any) -> Any:
-    return data.T

@@ -22,7 +22,7 @@ from ..elementwise.fuse import fuse
 from ..function import Function
 from ..kernel.plan import new, on, zeroed
 from ..launch.replayed import forked, replayed
-from ..linear.blas import Part, Product
+from ..linear.blas import Product
 from ..shape.copy import write
 from ..shape.known_views import items
 from .fused import fused_vjp
@@ -308,8 +308,7 @@ def _multiply(x: Array, times: Sequence[int], weight: Array, out: Array, plus: b
     key = (rows._planned(), weight._planned(), to._planned(), plus)
     product = _products.get(key)
     if product is None:
-        parts = map(Part, key[:3])
-        product = _products.keep(key, Product(next(parts), next(parts), next(parts), add=plus))
+        product = _products.keep(key, Product(*key[:3], add=plus))
     product(rows, weight, to)
 
 

@@ -13,7 +13,7 @@ from ..device import Device
 from ..elementwise.graph import Expr, Node, input_node, order, tracing
 from ..elementwise.plan import make_plan
 from ..elementwise.program import compact, cotangents_of
-from ..linear.blas import Part, Product
+from ..linear.blas import Product
 
 #: An elementwise function of a step: the gates by the input, the gates by the state, and the arrays of the state before
 #: the step, the first of which is multiplied by the weights. It returns the arrays of the state after the step.
@@ -125,8 +125,8 @@ class Launches:
 
         whole = fresh_layout(device, dtype, (batch, form.width))
         weight = fresh_layout(device, dtype, (form.width, form.size))
-        self.product = Product(Part(state), Part(weight, operator.attrgetter("T")), Part(whole))
-        self.back = Product(Part(whole), Part(weight), Part(state))
+        self.product = Product(state, weight, whole, transposed=(False, True))
+        self.back = Product(whole, weight, state)
 
 
 def _traced(form: Form, symbols: Sequence[Expr]) -> list[Node]:

@@ -1,11 +1,10 @@
-// Skinny GEMM, split-K: D = epilogue(X @ W) for up to 16 rows of X, bound by reading W once. X is (rows, k), W (k, columns), both of
+// Skinny GEMM: D = epilogue(X @ W) for up to 16 rows of X, bound by reading W once. X is (rows, k), W (k, columns), both of
 // 16-bit floats, multiplied by tensor cores with sums in float, or of float, by one multiply-add for each product. The epilogue
 // is an elementwise expression of the sum and of operands that broadcast to D. A factor is contiguous along one of its two
 // axes, in rows that begin at multiples of 16 bytes.
 // Launch: a block computes `columns` columns of D, blockIdx.x numbers them, blockIdx.y the matrices of the batch. Its warps split
-// the depth, together with those of blocks along z: worker w of all takes k-blocks w, w + workers and so on. The partial sums of
-// a block's warps are added in order, those of blocks along z lie behind one another in D. So that not all blocks read the same
-// part of X at a time, each group begins at another k-block, and wraps around.
+// the depth: warp w takes k-blocks w, w + warps and so on. Their partial sums are added in order. So that not all blocks read the
+// same part of X at a time, each group begins at another k-block, and wraps around.
 // Registers: W is loaded straight to the registers of the lane that multiplies it. A sum may take its terms in any order, and
 // columns of W may have any position in an instruction of the tensor cores: so a lane multiplies what it loads, without shared
 // memory. Many warps with `ahead` k-blocks in flight each hide the latency of memory.
@@ -92,7 +91,7 @@ struct Factors {
             const int blocks = groups > 1 ? group : gridDim.x, width = blocks * columns * int(sizeof(T));
             const int piece = minimum(2048, width), of_row = divide_up(width, piece), share = asked / piece;
             for (int i = threadIdx.x; i < share; i += threads) {
-                const int number = (blockIdx.z * blocks + blockIdx.x % blocks) * share + i, row = number / of_row;
+                const int number = blockIdx.x % blocks * share + i, row = number / of_row;
                 const int begin = blockIdx.x / blocks * width + number % of_row * piece;
                 const int end = minimum(sizes.columns * int(sizeof(T)), begin + piece);
                 const int wrapped_row = row + start * depth;
@@ -261,28 +260,28 @@ struct Sums {
 
 // Adds up a warp's k-blocks. WHOLE: each k-block and the block's columns are there to their ends; then `ahead` are in flight.
 template <bool WHOLE>
-__device__ __forceinline__ void add_k_blocks(Sums& sums, const Factors& factors, int worker, int workers) {
+__device__ __forceinline__ void add_k_blocks(Sums& sums, const Factors& factors, int warp) {
 <% if cluster > 1 %>
     constexpr int held = ahead < Factors::pieces ? ahead : Factors::pieces;  // a warp has a k-block of each piece
     KBlock k_block[held];
 #pragma unroll
-    for (int u = 0; u < held; ++u) k_block[u].template load<WHOLE>(factors, worker + u * warps);
+    for (int u = 0; u < held; ++u) k_block[u].template load<WHOLE>(factors, warp + u * warps);
     factors.load_x();
 #pragma unroll
     for (int u = 0; u < Factors::pieces; ++u) {
-        sums.add<WHOLE>(k_block[u % held], factors, worker + u * warps);
-        if (u + held < Factors::pieces) k_block[u % held].template load<WHOLE>(factors, worker + (u + held) * warps);
+        sums.add<WHOLE>(k_block[u % held], factors, warp + u * warps);
+        if (u + held < Factors::pieces) k_block[u % held].template load<WHOLE>(factors, warp + (u + held) * warps);
     }
 <% else %>
     constexpr int held = WHOLE ? ahead : 1;
     KBlock k_block[held];
 #pragma unroll
     for (int u = 0; u < held; ++u)
-        if (worker + u * workers < factors.k_blocks) k_block[u].template load<WHOLE>(factors, worker + u * workers);
-    for (int first = worker; first < factors.k_blocks; first += held * workers)
+        if (warp + u * warps < factors.k_blocks) k_block[u].template load<WHOLE>(factors, warp + u * warps);
+    for (int first = warp; first < factors.k_blocks; first += held * warps)
 #pragma unroll
         for (int u = 0; u < held; ++u) {
-            const int number = first + u * workers, next = number + held * workers;
+            const int number = first + u * warps, next = number + held * warps;
             if (number < factors.k_blocks) sums.add<WHOLE>(k_block[u], factors, number);
             if (next < factors.k_blocks) k_block[u].template load<WHOLE>(factors, next);
         }
@@ -296,7 +295,6 @@ extern "C" __global__ void << "__cluster_dims__(%d, 1, 1) " % cluster if cluster
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     __shared__ float of_warps[warps][rows][pitch];
     const int batch = blockIdx.y, first = blockIdx.x * columns, warp = threadIdx.x / 32;
-    const int worker = blockIdx.z * warps + warp, workers = gridDim.z * warps;
     const T *const x = transposed ? b : a, *const w = transposed ? a : b;
     const int k_blocks = divide_up(sizes.k, depth), start = groups > 1 ? blockIdx.x / group % groups * k_blocks / groups : 0;
     const Factors factors{x + batch * sizes.batch_x, w + batch * sizes.batch_w, sizes, first, k_blocks, start};
@@ -311,12 +309,12 @@ extern "C" __global__ void << "__cluster_dims__(%d, 1, 1) " % cluster if cluster
     wait_for_earlier_kernels();
     const Operands early = operands_of(threadIdx.x);  // loaded with the first k-blocks
     Sums sums;
-    if (sizes.k % depth == 0 && first + columns <= sizes.columns) add_k_blocks<true>(sums, factors, worker, workers);
-    else add_k_blocks<false>(sums, factors, worker, workers);
+    if (sizes.k % depth == 0 && first + columns <= sizes.columns) add_k_blocks<true>(sums, factors, warp);
+    else add_k_blocks<false>(sums, factors, warp);
 
     sums.store(of_warps[warp]);
     __syncthreads();
-    d += (index)(blockIdx.z * gridDim.y + batch) * sizes.batch_d;
+    d += (index)batch * sizes.batch_d;
     for (int i = threadIdx.x; i < rows * columns; i += threads) {
         const int row = i / columns, column = first + i % columns;
         if (row >= sizes.rows || column >= sizes.columns) continue;

@@ -171,11 +171,6 @@ MORE: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: _written(xp, a, lambda x: _set(x, slice(3, 5), a(M[:2]))),
     lambda xp, a: xp.take_along_axis(a(M[:4]), a(ROWS)[:, None], 1),
     lambda xp, a: xp.concat([a(M), a(M[:2]).astype("float64")]),
-    lambda xp, a: (
-        ck.nn.unfold(a(M[None]), 2)
-        if xp is ck
-        else np.lib.stride_tricks.sliding_window_view(M, (2, 2)).transpose(2, 3, 0, 1).reshape(4, -1)
-    ),
 ]
 
 

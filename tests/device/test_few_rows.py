@@ -21,7 +21,7 @@ def form(a: ck.Array, b: ck.Array, columns: int = 32, warps: int = 2) -> FewRows
     """As the library divides the work, but for the given numbers."""
     gemm = gemm_of(a._planned(), b._planned(), [])
     assert gemm is not None
-    return replace(FewRows.divided(gemm, limits_of(a.device)), columns=columns, warps=warps, splits=1)
+    return replace(FewRows.divided(gemm, limits_of(a.device)), columns=columns, warps=warps)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
@@ -136,16 +136,16 @@ def divided(m: int, n: int, itemsize: int = 2, k: int = 4096, by_depth: bool = T
 def test_how_the_work_is_divided() -> None:
     """Enough blocks for all multiprocessors, if there are columns, and no warp without a k-block."""
     asked, shared, of_eight = (2**16, 16), (3 * 2**14, 1, 2), 8 * 8 * (1024 + 64)
-    assert divided(1, 4096) == FewRows(False, 8, 32, 16, 1, 3, 1, *shared, of_eight)
-    assert divided(16, 4096) == FewRows(False, 16, 32, 16, 1, 3, 1, *shared, 2 * of_eight)
-    assert divided(4096, 3) == FewRows(True, 8, 32, 16, 1, 3, 1, *shared, of_eight)
-    assert divided(2, 4096, itemsize=4) == FewRows(False, 2, 32, 16, 1, 3, 1, 2**16)
-    assert divided(9, 8192, by_depth=False) == FewRows(False, 16, 32, 16, 1, 2, 1, *asked)
-    assert divided(9, 512, by_depth=False) == FewRows(False, 16, 16, 16, 1, 2, 1, *asked)
-    assert divided(4, 3000) == FewRows(False, 8, 16, 16, 1, 2, 2, *asked)
-    assert divided(4, 4096, k=200) == FewRows(False, 8, 32, 8, 1, 3, 1, *asked)
-    assert divided(4, 4096, k=256) == FewRows(False, 8, 32, 8, 1, 3, 1, *shared, 8 * (512 + 64))
-    assert divided(4, 4096, k=224) == FewRows(False, 8, 32, 8, 1, 3, 1, *asked)
+    assert divided(1, 4096) == FewRows(False, 8, 32, 16, 3, 1, *shared, of_eight)
+    assert divided(16, 4096) == FewRows(False, 16, 32, 16, 3, 1, *shared, 2 * of_eight)
+    assert divided(4096, 3) == FewRows(True, 8, 32, 16, 3, 1, *shared, of_eight)
+    assert divided(2, 4096, itemsize=4) == FewRows(False, 2, 32, 16, 3, 1, 2**16)
+    assert divided(9, 8192, by_depth=False) == FewRows(False, 16, 32, 16, 2, 1, *asked)
+    assert divided(9, 512, by_depth=False) == FewRows(False, 16, 16, 16, 2, 1, *asked)
+    assert divided(4, 3000) == FewRows(False, 8, 16, 16, 2, 2, *asked)
+    assert divided(4, 4096, k=200) == FewRows(False, 8, 32, 8, 3, 1, *asked)
+    assert divided(4, 4096, k=256) == FewRows(False, 8, 32, 8, 3, 1, *shared, 8 * (512 + 64))
+    assert divided(4, 4096, k=224) == FewRows(False, 8, 32, 8, 3, 1, *asked)
 
 
 def test_which_rows_two_blocks_share() -> None:

@@ -166,8 +166,7 @@ def test_sums_that_are_not_rounded(device: ck.Device, alone: None, dtype: str) -
     a, b = _drawn(dtype, 6, 9), _drawn(dtype, 9, 4)
     out = ck.ones((6, 4))
     made = blas.sums(a, b)
-    left, right, total = (blas.Part(one._planned()) for one in (a, b, out))
-    blas.Product(left, right, total, add=True)(a, b, out)
+    blas.Product(*(one._planned() for one in (a, b, out)), add=True)(a, b, out)
     for one, other in ((made, 0), (out, 1)):
         assert one.dtype == ck.float32
         wanted = a.numpy().astype("float64") @ b.numpy().astype("float64") + other

@@ -17,9 +17,8 @@ from nn_support import close, epsilon, random, sized
 
 import cukern as ck
 from cukern import nn
-from cukern.kernel.by_numpy import watchers
 from cukern.launch.family import Used
-from cukern.nn.convolution import patches, problem
+from cukern.nn.convolution import problem
 from cukern.nn.convolution.families import (
     CONVOLUTION,
     DEPTHWISE,
@@ -75,64 +74,29 @@ def mixed(
             np.testing.assert_allclose(one.numpy(), other, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kept", [None, 100])
-@pytest.mark.parametrize("number", [i for i in range(len(CASES)) if CASES[i][2].get("groups") != 6])
-def test_patches(device: ck.Device, number: int, kept: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the host, of several images, or of rows of one where a cache has no more."""
-    if device.kind != "host":
-        pytest.skip("a library of the host")
-    x, w, options = CASES[number]
-    if kept is not None:
-        monkeypatch.setattr(patches, "_BYTES", kept)
-    with using("patches by library", weights=("patches by library",)) as used:
-        for last, dtype in itertools.product((False, True), ("float32", "float64")):
-            check(x, w, dtype, last=last, **options)
-        mixed(x, w, **options)
-    assert used and {one.name for one in used} == {"patches by library"}
-
-
 @pytest.mark.parametrize("number", [i for i in range(len(CASES)) if CASES[i][2].get("groups") != 6])
 def test_panels(device: ck.Device, number: int) -> None:
-    """By one thread a tile, where pixels are innermost; else by portable tiles."""
+    """By one thread a tile, of pixels that are innermost or are copied so."""
     x, w, options = CASES[number]
-    with using("panels", "portable", weights=("panels", "portable")) as used:
+    with using("panels", weights=("panels",)) as used:
         for dtype in ("float32", "float64"):
             check(x, w, dtype, **options)
         mixed(x, w, **options)
-    assert used and (options.get("stride") == 3 or "panels" in {one.name for one in used})
+    assert used and {one.name for one in used} == {"panels"}
 
 
 def test_panels_in_several_parts(device: ck.Device) -> None:
-    """More channels than a panel has, more filters than a tile, several parts of the pixels; checked."""
+    """More channels or taps than a panel has, more filters than a tile, several parts of the pixels; checked."""
     with using("panels", weights=("panels",)) as used:
         check((2, 21, 5, 70), (130, 21, 3, 3), "float32", padding=1)
         for x, w in (((2, 0, 9, 8), (4, 0, 3, 3)), ((2, 3, 9, 8), (0, 3, 3, 3))):
             check(x, w, "float32")
+        check((2, 1, 14, 20), (3, 1, 13, 13), "float32", stride=4)
         with WEIGHTS_GRADIENT.only("panels", splits=3):
             check((3, 4, 9, 16), (5, 4, 3, 3), "float32", stride=(1, 2))
         with ck.testing.checked():
             check((2, 3, 5, 6), (9, 3, 3, 3), "float32", padding=1)
     assert {one.name for one in used} == {"panels"}
-
-
-def test_patches_are_for_what_the_library_computes(device: ck.Device) -> None:
-    """Not for half types, and not where kernels alone compute."""
-    x, w = random(0, (2, 8, 9, 8), "float32"), random(1, (8, 8, 3, 3), "float32")
-    seen: list[str] = []
-
-    def chosen(family: Any, problem: Any) -> None:
-        if family is CONVOLUTION:
-            seen.extend(one.variant for one in family.choices(problem) if one.chosen)
-
-    watchers.append(chosen)
-    try:
-        nn.conv2d(x, w)
-        nn.conv2d(x.astype("float16"), w.astype("float16"))
-        with ck.kernels_only():
-            nn.conv2d(x, w)
-    finally:
-        watchers.remove(chosen)
-    assert [one == "patches by library" for one in seen] == [device.kind == "host", False, False]
 
 
 @pytest.mark.parametrize("last", [False, True])

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from importlib import import_module
-
 import numpy as np
 import pytest
-from nn_support import DTYPE_NAMES, Sized, check_equal, close, doubles, random, sized
+from nn_support import DTYPE_NAMES, Sized, check_equal, close, random, sized
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.lltm.function import lltm_cell_reference, lltm_reference
+from cukern.nn.lltm import lltm_cell_reference, lltm_reference
 from cukern.testing import gradcheck
 
 
@@ -51,53 +47,8 @@ def test_cell_equals_the_reference(device: ck.Device, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
-@pytest.mark.parametrize("sizes", [(3, 5, 7), (17, 33, 9), (1, 1, 1), (32, 2, 40)], ids=str)
-def test_a_small_step(
-    device: ck.Device,
-    monkeypatch: pytest.MonkeyPatch,
-    empty: Callable[..., None],
-    dtype: str,
-    sizes: tuple[int, int, int],
-) -> None:
-    """The kernels that a GPU has for it, with the parameters' gradients alone, and from one number for all."""
-    monkeypatch.setattr(import_module("cukern.nn.lltm.small"), "on_gpu", lambda layout: True)
-    empty(import_module("cukern.nn.lltm.function")._steps)
-    x, weights, bias, h, cell = cell_arrays(*sizes, dtype)
-    check_equal(nn.lltm_cell, lltm_cell_reference, [x, weights, bias, h, cell])
-    for cotangents in (None, [ck.broadcast_to(ck.asarray(v, dtype), h.shape) for v in (0.5, -2.0)]):
-        check_equal(
-            lambda *own: nn.lltm_cell(x, *own, h, cell),
-            lambda *own: lltm_cell_reference(*doubles([x]), *own, *doubles([h, cell])),
-            [weights, bias],
-            cotangents=cotangents,
-        )
-
-
-@pytest.mark.parametrize("dtype", DTYPE_NAMES)
 def test_sequence_equals_the_reference(device: ck.Device, dtype: str) -> None:
     check_equal(nn.lltm, lltm_reference, sequence_arrays(4, 5, 3, 7, dtype))
-
-
-@pytest.mark.parametrize("dtype", DTYPE_NAMES)
-@pytest.mark.parametrize("pack", [2, 4])
-def test_elements_moved_together(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None], dtype: str, pack: int
-) -> None:
-    """The accesses of a GPU, with several blocks a row."""
-    module = import_module("cukern.nn.lltm.plan")
-    monkeypatch.setattr(module, "BLOCK", 32)
-    empty(import_module("cukern.nn.lltm.function")._steps)
-    for where in ("cukern.nn.lltm.function", "cukern.nn.lltm.plan"):
-        monkeypatch.setattr(import_module(where), "Shape", partial(module.Shape, pack=pack))
-    half = 2 if dtype in ("float16", "bfloat16") else None  # gates and cells are kept in the dtype
-    check_equal(nn.lltm, lltm_reference, sequence_arrays(2, 3, 5, 148, dtype), half)
-    check_equal(nn.lltm_cell, lltm_cell_reference, cell_arrays(3, 5, 148, dtype), half)
-
-
-def test_what_is_moved_together() -> None:
-    widest_pack = import_module("cukern.nn.lltm.plan").widest_pack
-    assert [widest_pack(state, True) for state in (1024, 128, 64, 130, 129, 0)] == [4, 4, 2, 2, 1, 1]
-    assert widest_pack(1024, False) == 1
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 3, 1), (1, 2, 300), (33, 1, 17)], ids=str)
@@ -191,11 +142,6 @@ def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
         )
 
 
-def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("cukern.nn.lltm.plan"), "index_type", lambda *sizes: "long long")
-    check_equal(nn.lltm, lltm_reference, sequence_arrays(3, 2, 4, 5))
-
-
 def test_a_write_to_the_outputs_is_noticed(device: ck.Device) -> None:
     x, weights, *others = sequence_arrays(2, 2, 2, 3)
     with ck.Tape() as tape:
@@ -203,7 +149,7 @@ def test_a_write_to_the_outputs_is_noticed(device: ck.Device) -> None:
         outputs, h, _ = nn.lltm(x, weights, *others)
         total = ck.sum(h)
     outputs[...] = 0.0
-    with pytest.raises(ck.GradientError, match="_LLTM"):
+    with pytest.raises(ck.GradientError, match="_Recurrence"):
         tape.gradient(total, weights)
 
 

@@ -1,31 +1,18 @@
-"""Matrix product, bias and ReLU in one kernel, against its reference and finite differences."""
+"""The ReLU of a matrix product and a bias, against its reference and finite differences."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
-from nn_support import DTYPE_NAMES, Sized, check_equal, close, doubles, random, sized
+from nn_support import DTYPE_NAMES, check_equal, random
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.matmul_add_relu import HOST_TILE, TILES, Tile, _tile, launch
 from cukern.testing import gradcheck
-
-#: One warp a block, so that the host has soon run many of them.
-TINY_TILE = Tile(32, 32, 8, 8, 4)
 
 
 def composed(lhs: ck.Array, rhs: ck.Array, bias: ck.Array) -> ck.Array:
     return ck.relu(lhs @ rhs + bias)
-
-
-def numpy_reference(*arrays: ck.Array) -> Sized:
-    found: Sized = sized(lambda lhs, rhs, bias: np.maximum(lhs @ rhs + bias, 0), *doubles(arrays))
-    return found
 
 
 @pytest.mark.parametrize("strategy", ["save", "recompute"])
@@ -33,23 +20,6 @@ def numpy_reference(*arrays: ck.Array) -> Sized:
 def test_equals_the_reference(device: ck.Device, dtype: str, strategy: str) -> None:
     arrays = [random(0, (2, 9, 13), dtype), random(1, (2, 13, 21), dtype), random(2, (21,), dtype)]
     check_equal(lambda *own: nn.matmul_add_relu(*own, strategy=strategy), composed, arrays)
-
-
-@pytest.mark.parametrize(
-    "tile",
-    [HOST_TILE, TINY_TILE, *TILES],
-    ids=["host", "tiny", *(f"{tile.m}x{tile.n}" for tile in TILES)],
-)
-@pytest.mark.parametrize(
-    "sizes",
-    [(1, 1, 1), (3, 5, 2), (16, 16, 16), (17, 15, 33), (65, 7, 129)],
-    ids=lambda s: "x".join(map(str, s)),
-)
-def test_each_tile_at_its_edges(device: ck.Device, tile: Tile, sizes: tuple[int, int, int]) -> None:
-    rows, inner, columns = sizes
-    lhs, rhs = random(0, (rows, inner), "float32"), random(1, (inner, columns), "float32")
-    bias = random(2, (rows, columns), "float32")
-    close(launch(lhs, rhs, bias, (rows, columns), tile), numpy_reference(lhs, rhs, bias))
 
 
 @pytest.mark.parametrize(
@@ -70,73 +40,6 @@ def test_each_tile_at_its_edges(device: ck.Device, tile: Tile, sizes: tuple[int,
 def test_every_operand_broadcasts(device: ck.Device, shapes: tuple[tuple[int, ...], ...]) -> None:
     arrays = [random(i, shape) for i, shape in enumerate(shapes)]
     check_equal(nn.matmul_add_relu, composed, arrays)
-
-
-@pytest.mark.parametrize("tile", [HOST_TILE, TINY_TILE], ids=["host", "tiny"])
-def test_other_layouts(device: ck.Device, tile: Tile) -> None:
-    lhs = ck.permute_dims(random(0, (4, 7, 3)), (2, 1, 0))
-    rhs = ck.permute_dims(random(1, (20, 4)), (1, 0))
-    bias = ck.broadcast_to(random(2, (14, 1))[::-2], (7, 20))
-    close(launch(lhs, rhs, bias, (3, 7, 20), tile), numpy_reference(lhs, rhs, bias))
-
-
-def test_small_outputs_take_small_tiles() -> None:
-    gpu: Any = SimpleNamespace(style="simt", properties=SimpleNamespace(multiprocessors=132))
-    assert _tile(gpu, ck.float32, 1, 4096, 4096) == _tile(gpu, ck.float32, 32, 512, 512) == TILES[0]
-    assert _tile(gpu, ck.float32, 1, 512, 512) == TILES[-1]
-    assert _tile(gpu, ck.float64, 1, 4096, 4096) != TILES[0]
-
-
-def _laid_out(seed: int, shape: tuple[int, int, int], layout: str, dtype: str) -> ck.Array:
-    """Random matrices: C order; each transposed; with other elements between; away from 16 bytes' multiples."""
-    batch, rows, columns = shape
-    if layout == "transposed":
-        return ck.permute_dims(random(seed, (batch, columns, rows), dtype), (0, 2, 1))
-    if layout == "spaced":
-        return random(seed, (batch, 2 * rows, 3 * columns), dtype)[:, ::2, ::-3]
-    if layout == "unaligned":
-        flat = random(seed, (batch * rows * columns + 1,), dtype)[1:]
-        return ck.reshape(flat, shape)
-    return random(seed, shape, dtype)
-
-
-LAYOUTS = ["plain", "transposed", "spaced", "unaligned"]
-
-
-@pytest.mark.parametrize("rhs_layout", LAYOUTS)
-@pytest.mark.parametrize("lhs_layout", LAYOUTS)
-def test_each_way_into_shared_memory(device: ck.Device, lhs_layout: str, rhs_layout: str) -> None:
-    """Several k-blocks of which one is short, and tiles that the matrices do not fill."""
-    lhs = _laid_out(0, (2, 36, 44), lhs_layout, "float32")
-    rhs = _laid_out(1, (2, 44, 68), rhs_layout, "float32")
-    bias = random(2, (36, 1), "float32")
-    close(launch(lhs, rhs, bias, (2, 36, 68), TINY_TILE), numpy_reference(lhs, rhs, bias))
-
-
-@pytest.mark.parametrize("layout", ["plain", "transposed", "unaligned"])
-@pytest.mark.parametrize("dtype", DTYPE_NAMES)
-@pytest.mark.parametrize("tile", TILES[-2:], ids=lambda tile: f"{tile.m}x{tile.n}")
-def test_staged_dtypes(device: ck.Device, tile: Tile, dtype: str, layout: str) -> None:
-    lhs, rhs = _laid_out(0, (1, 68, 72), layout, dtype), _laid_out(1, (1, 72, 100), layout, dtype)
-    bias = _laid_out(2, (1, 68, 100), layout, dtype)
-    close(launch(lhs, rhs, bias, (1, 68, 100), tile), numpy_reference(lhs, rhs, bias))
-
-
-def test_the_largest_tile_over_many_slabs(device: ck.Device) -> None:
-    """Bands of row tiles of which the last is lower, and batches of them."""
-    tile = TILES[0]._replace(band=2)
-    lhs, rhs = random(0, (2, 300, 40), "float32"), random(1, (40, 260), "float32")
-    bias = random(2, (260,), "float32")
-    close(launch(lhs, rhs, bias, (2, 300, 260), tile), numpy_reference(lhs, rhs, bias))
-
-
-def test_sums_of_the_tiles_are_equal(device: ck.Device) -> None:
-    """Each adds the products in the order of the inner axis, the short k-block first."""
-    lhs, rhs = random(0, (40, 96), "float32"), random(1, (96, 40), "float32")
-    bias = random(2, (40,), "float32")
-    first, *others = (launch(lhs, rhs, bias, (40, 40), tile).numpy() for tile in (TINY_TILE, *TILES))
-    for other in others:
-        assert np.array_equal(first, other)
 
 
 def test_gradients_of_views_from_a_broadcast_cotangent(device: ck.Device) -> None:
@@ -191,12 +94,6 @@ def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
             lambda one, chosen=chosen: composed(*chosen(one)),
             [arrays[i]],
         )
-
-
-def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("cukern.nn.matmul_add_relu"), "index_type", lambda *sizes: "long long")
-    arrays = [random(0, (2, 3, 4)), random(1, (4, 5)), random(2, (5,))]
-    check_equal(nn.matmul_add_relu, composed, arrays)
 
 
 def test_recompute_does_not_keep_the_output(device: ck.Device) -> None:

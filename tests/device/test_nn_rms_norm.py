@@ -28,13 +28,6 @@ RMS_LAUNCHES = [
         100,
         id="a block a row",
     ),
-    pytest.param(
-        "registers",
-        "registers",
-        {"threads": 32, "groups": 4, "width": 4, "chunks": 1, "ahead": False, "resident": 1},
-        100,
-        id="registers",
-    ),
     pytest.param("registers", "packs", {}, 104, id="packs"),
 ]
 

@@ -208,6 +208,19 @@ def test_torch_compile(torch: Any, backend: str) -> None:
             assert all(torch.allclose(a, b) for a, b in zip(got, expected, strict=True))
 
 
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+def test_torch_compiled_autograd(torch: Any) -> None:
+    from torch._dynamo import compiled_autograd
+
+    op = Tanh.to_torch(ck.ones(2), name="tests::tanh")
+    x = torch.tensor(data((4,))[0], requires_grad=True)
+    made = op(x).sum()
+    with compiled_autograd._enable(torch.compile(backend="aot_eager", fullgraph=True)):
+        made.backward()
+    assert torch.allclose(x.grad, 1 - x.tanh() ** 2)
+
+
 def test_torch_kernels(torch: Any) -> None:
     op = kernel.to_torch(
         lambda x, w, n, eps: [x, ((x.shape[0],), "float32")],
@@ -493,6 +506,49 @@ def test_repeated_launches_on_a_gpu_take_aligned_addresses() -> None:
     for address in (4096, 4100):
         tensor = Mock(data_ptr=lambda address=address: address, is_conj=lambda: False, is_neg=lambda: False)
         assert tensors.operand_of(tensor, where) == (None if address % 16 else address)
+
+
+#: The tests of PyTorch with tensors of the CPU that pass for those of a GPU, whose kernels the host runs.
+ON_A_GPU = """
+import sys
+sys.path[:0] = sys.argv[1:]
+from cukern.device import stand_in
+from cukern.device.recording import Recording, gpu, library
+from cukern.launch.family import STAND_IN
+stand_in("cuda", gpu.RecordedGpu(STAND_IN, Recording(), lambda unit: None))
+import torch
+import cukern as ck
+import test_operators as tests
+from cukern.bridge import tensors
+device = ck.Device("cuda")
+tensors.device_of = lambda where: device
+tensors._streams = lambda: (lambda: False, lambda index: 0)
+with ck.device("cuda"):
+    tests.test_torch_values_and_derivatives(torch)
+    tests.test_torch_opcheck_and_fake_functions(torch)
+    tests.test_torch_kernels(torch)
+    tests.test_torch_names_copies_and_threads(torch)
+    tests.test_torch_results(torch)
+    for dtype in ("float16", "bfloat16"):
+        tests.test_torch_layouts_and_types(torch, dtype)
+    for materialize in (True, False):
+        tests.test_torch_unused_outputs_and_gradients(torch, materialize)
+    z = torch.full((3,), 1 + 2j, requires_grad=True)
+    same = tests.function(lambda ctx, z: z * 1).to_torch(ck.ones(2, "complex64"), name="tests::same")
+    same(z).backward(z.detach().conj())
+    assert torch.equal(z.grad, z.detach().conj()) and torch.equal(same(z.conj()), z.conj())
+    norm = tests.Norm.to_torch(*tests.examples(), name="tests::norm")
+    library.Data.__dlpack__ = None  # results are in memory of PyTorch
+    assert norm(torch.ones(2, 5), torch.ones(5)).shape == (2, 5)
+"""
+
+
+@pytest.mark.thorough
+def test_torch_on_a_gpu_that_is_not_here(torch: Any) -> None:
+    folder = Path(__file__).parent
+    folders = [str(folder), str(folder.parent)]
+    done = subprocess.run([sys.executable, "-c", ON_A_GPU, *folders], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_torch_words_of_python_and_replaced_operators(torch: Any) -> None:

@@ -21,7 +21,7 @@ from nn_support import DTYPE_NAMES, Sized, check_equal, close, random, sized
 import cukern as ck
 from cukern import nn
 from cukern.nn.layer_norm.reference import layer_norm_reference
-from cukern.nn.lltm.function import lltm_cell_reference
+from cukern.nn.lltm import lltm_cell_reference
 from cukern.testing import assert_close
 
 WIDE = ["float32", "float64"]

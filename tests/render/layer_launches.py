@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 from array_launches import (
     arrays,
     launch_compact,
@@ -33,7 +32,6 @@ from cukern.nn.convolution.families import (
     weights_gradient,
 )
 from cukern.nn.convolution.problem import Windows
-from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling.families import GRADIENT as POOLING_GRADIENT
 from cukern.nn.pooling.families import POOLING
 from cukern.nn.pooling.variants import Tiles, TilesGradient
@@ -43,19 +41,6 @@ from cukern.optim.multi import Copies
 from cukern.quant import planes
 from cukern.quant.families import QUANTISED
 from cukern.quant.kinds import KINDS
-
-
-def launch_matmul_add_relu(dtype: Any) -> None:
-    """Tiles that are staged, by axes and layouts; and those that are not."""
-    for lhs, rhs, bias in (
-        ((5, 7), (7, 6), (6,)),
-        ((3, 1, 5, 7), (2, 7, 6), ()),
-        ((2, 2048, 16), (16, 2048), (2048, 1)),
-    ):
-        a, b, c = arrays(dtype, lhs, rhs, bias)
-        with_derivatives(ck.nn.matmul_add_relu, a, b, c)
-        launch(a, b, c, (*np.broadcast_shapes(lhs[:-2], rhs[:-2]), lhs[-2], rhs[-1]), HOST_TILE)
-        ck.nn.matmul_add_relu(a, ck.swapaxes(ck.zeros(rhs[:-2] + rhs[:-3:-1], dtype), -1, -2), c)
 
 
 def launch_layer_norm(dtype: Any) -> None:
@@ -243,21 +228,6 @@ def launch_linear(dtype: Any) -> None:
     ck.Kernel("nn/linear_fused.cu", block=(32, 8))(a, b, bias, y, grid=1)
 
 
-def launch_lltm(dtype: Any) -> None:
-    """A sequence; steps that are small, and with products, in packs or not; gradients of the parameters alone."""
-    with_derivatives(ck.nn.lltm, *arrays(dtype, (3, 4, 5), (18, 11), (18,), (4, 6), (4, 6)))
-    for batch, state in ((4, 6), (40, 6), (40, 128)):
-        weights = (3 * state, 5 + state)
-        x, *parameters, h, cell = arrays(
-            dtype, (batch, 5), weights, weights[:1], (batch, state), (batch, state)
-        )
-        with_derivatives(ck.nn.lltm_cell, x, *parameters, h, cell)
-        with ck.Tape() as tape:
-            tape.watch(parameters)
-            total = ck.add(*(ck.sum(one) for one in ck.nn.lltm_cell(x, *parameters, h, cell)))
-        tape.gradient(total, parameters)
-
-
 def launch_pool2d(dtype: Any) -> None:
     """Tiles of one row, as for so small an array, and those of several; windows taken one by one."""
     small, large = arrays(dtype, (2, 3, 9, 8), (64, 64, 33, 32))
@@ -416,8 +386,6 @@ def launch_products_of_other_forms(dtype: Any) -> None:
         few = 16 if dtypes.info(dtype).narrow else 4
         ended(ck.zeros((64, few), dtype).T, ck.zeros((264, 64), dtype).T, bias)
         ended(weights.T, ck.zeros((64, few), dtype), ck.zeros((264, 1), dtype))
-    with PRODUCT.only("few rows", splits=2):
-        ended(*arrays(dtype, (3, 4096), (4096, 264), (264,)))
     if dtype == ck.float32:
         c, d = ck.zeros((8, 300, 64), dtype), ck.swapaxes(ck.zeros((8, 264, 64), dtype), -1, -2)
         for tile in TF32_TMA_TILES:
@@ -500,7 +468,6 @@ def launch_many(dtype: Any) -> None:
 
 #: What takes floating dtypes alone.
 FLOATING: tuple[Callable[[Any], None], ...] = (
-    launch_matmul_add_relu,
     launch_layer_norm,
     launch_norms,
     launch_dropout,
@@ -510,7 +477,6 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     launch_attention,
     launch_attention_of_warpgroups,
     launch_linear,
-    launch_lltm,
     launch_recurrent,
     launch_pool2d,
     launch_convolution,

@@ -53,10 +53,11 @@ class Data(np.ndarray):
             root = root.base
         first = address(self)
         size = max(np.lib.array_utils.byte_bounds(one)[1] for one in (self, root)) - first
-        memory = memoryview((ctypes.c_uint8 * max(1, size)).from_address(first))
-        result = np.frombuffer(memory, np.uint8).view(Memory)
-        result.owner = self
-        return result
+        return _bytes_at(first, size, self)
+
+    def __dlpack__(self, *, stream: int | None = None) -> Any:  # type: ignore[override]
+        """The memory for another library; there is nothing to wait for."""
+        return super().__dlpack__()
 
     def get(self) -> Any:
         """A copy as a NumPy array."""
@@ -82,7 +83,7 @@ class Data(np.ndarray):
 class Memory(np.ndarray):
     """Bytes, and their address, as CuPy's allocator gives them; ``owner`` keeps the bytes of another array."""
 
-    owner: Data | None = None
+    owner: Any = None
 
     @property
     def ptr(self) -> int:
@@ -96,6 +97,14 @@ class Memory(np.ndarray):
         rest = self[nbytes:].view(Memory)
         rest.owner = self.owner
         return rest
+
+
+def _bytes_at(at: int, nbytes: int, owner: Any) -> Memory:
+    """The bytes from an address on, which ``owner`` keeps."""
+    memory = memoryview((ctypes.c_uint8 * max(1, nbytes)).from_address(at))
+    result = np.frombuffer(memory, np.uint8).view(Memory)
+    result.owner = owner
+    return result
 
 
 class _Stream:
@@ -181,7 +190,9 @@ def _cuda() -> types.SimpleNamespace:
     return types.SimpleNamespace(
         runtime=runtime,
         Device=nullcontext,
-        get_current_stream=lambda: stream,
+        get_current_stream=lambda index=0: stream,
+        UnownedMemory=lambda at, nbytes, owner, index: _bytes_at(at, nbytes, owner),
+        MemoryPointer=lambda memory, offset: memory,
         Stream=_Stream,
         Event=_Event,
         MemoryPool=_Pool,

@@ -117,6 +117,14 @@ def channels_last(given: Layout, transposed: bool = False) -> Arranged:
     return Arranged(own, (int(transposed), *range(2, given.ndim), int(not transposed)), many)
 
 
+def channels_first(given: Layout) -> Arranged:
+    """An array with its pixels innermost in memory."""
+    if not view_of(given).channels_last:
+        return Arranged(given)
+    own = fresh_layout(given.device, given.dtype, given.shape)
+    return Arranged(own, tuple(range(given.ndim)), given.shape[-1])
+
+
 def filters_last(given: Layout, transposed: bool) -> Arranged:
     """Weights with the axis of a result's channels innermost in memory, in multiples of 16 bytes."""
     order = (*range(2, given.ndim), *((0, 1) if transposed else (1, 0)))

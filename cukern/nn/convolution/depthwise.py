@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from ...array.layout import Layout
 from ...device.interface import Properties
@@ -13,21 +13,16 @@ from ...elementwise.program import Program
 from ...kernel import Kernel
 from ...kernel.sizes import ACCESS, divide_up
 from ...launch import cost
-from ...launch.params import Given, Params
+from ...launch.params import Params
 from ...launch.variant import Launch
 from .arrangement import (
-    PLANE,
-    TAPS,
     Arranged,
     channels_last,
-    is_packed,
     packed_channels,
-    plane_of,
-    taps_of,
     widest_pack,
 )
 from .problem import Convolution, Gemm, WeightsGradient, operand_steps
-from .tma import LINE, image_tiles
+from .tma import LINE
 from .variants import Implicit, constants_of
 
 #: Products of channels and filters of a group up to which threads sum by themselves, and taps of a row.
@@ -334,138 +329,3 @@ class Planes(_Walking):
             constants={**self.constants_of(gemm, problem, epilogue, f"planes_{self.items}"), **own},
             params=(sizes, operand_steps(gemm, epilogue)),
         )
-
-
-_RING = Params(
-    "Sizes",
-    output=PLANE,
-    weights=TAPS,
-    **dict.fromkeys(
-        ("channels", "bands", "each", "tiles_x", "tiles_c", "top", "left", "batch", "share"), "int"
-    ),
-)
-
-
-@dataclass(frozen=True)
-class RingTile(Walking):
-    """A block's part where one warp loads rows of some channels to a ring in shared memory, and others walk down them.
-
-    Attributes:
-        items: columns of a thread, which has two channels.
-        rows: of the output, of a block.
-        stages: rows of the image, and of the output for gradients of weights, in shared memory.
-        resident: blocks that a multiprocessor has at a time.
-        warps: that walk down rows.
-        share: images, one after the other; one but for gradients of weights.
-        line: channels; 64, of a warp's threads, but for gradients of weights.
-    """
-
-    items: int
-    rows: int
-    stages: int = 1
-    resident: int = 2
-    warps: int = 8
-    share: int = 1
-    line: int = LINE
-
-    #: Columns of a thread at most.
-    most_items: ClassVar[int] = 7
-    #: Bytes of shared memory that blocks leave.
-    left: ClassVar[int] = 4096
-
-    @classmethod
-    def configs(cls, problem: Any, limits: Properties) -> Iterator[Self]:
-        """Tiles of equal width, bands for as many blocks as run at a time or twice as many, and what memory holds."""
-        gemm = cls.gemm(problem)
-        assert gemm is not None
-        _, y, x = gemm.axes
-        across = divide_up(x.pixels, cls.warps * cls.most_items)
-        tile = cls(divide_up(divide_up(x.pixels, across), cls.warps), y.pixels)
-        tiles, across, _ = tile.tiles(gemm)
-        blocks = (1 if gemm.of_weights else 2) * cls.resident * limits.multiprocessors
-        bands = max(1, min(blocks // (gemm.image.batch * tiles * across), divide_up(y.pixels, cls.warps)))
-        yield from replace(tile, rows=divide_up(y.pixels, bands)).staged(gemm, limits)
-
-    def staged(self, gemm: Gemm, limits: Properties) -> Iterator[Self]:
-        """The same with as many stages as memory holds; none if it does not hold two."""
-        sums = self.warps * LINE * 4 * gemm.axes[2].taps if gemm.of_weights else 0
-        one = replace(self, stages=1).shared(gemm)
-        most = (limits.max_shared_memory_per_block // self.resident - self.left - sums) // one
-        for stages in [n for n in (range(8, 1, -1) if gemm.of_weights else (8, 4, 2)) if n <= most][:1]:
-            yield replace(self, stages=stages)
-
-    def tiles(self, gemm: Gemm) -> tuple[int, int, int]:
-        """Tiles of channels and of columns, and bands of rows."""
-        _, y, x = gemm.axes
-        return (
-            divide_up(gemm.groups, self.line),
-            divide_up(x.pixels, self.own),
-            divide_up(y.pixels, self.rows),
-        )
-
-    @property
-    def own(self) -> int:
-        """Columns of the output of a block."""
-        return self.warps * LINE // self.line * self.items
-
-    def columns(self, gemm: Gemm) -> tuple[int, ...]:
-        """Columns of each row in shared memory: for gradients of weights of the output, and of the image."""
-        x = gemm.axes[2]
-        return (self.own, (self.own - 1) * x.step + x.taps)[not gemm.of_weights :]
-
-    def shared(self, gemm: Gemm) -> int:
-        """Bytes of dynamic shared memory."""
-        return self.stages * sum(divide_up(n * self.line, LINE) for n in self.columns(gemm)) * LINE * 2
-
-    def launching(
-        self, gemm: Gemm, loaded: Sequence[Layout], constants: dict[str, Any], *params: Given
-    ) -> Launch:
-        """The launch for arrays that are loaded by maps, with these constants and further parameters."""
-        _, y, x = gemm.axes
-        tiles, across, bands = self.tiles(gemm)
-        counts = {"channels": gemm.groups, "bands": bands, "each": self.rows, "share": self.share}
-        offsets = {"tiles_x": across, "tiles_c": tiles, "top": y.lowest, "left": x.lowest}
-        planes = {"output": plane_of(gemm.output), "weights": taps_of(gemm), "batch": gemm.image.batch}
-        sizes = _RING(**planes, **counts, **offsets)
-        boxes = zip(loaded, self.columns(gemm), strict=True)
-        return Launch(
-            grid=(tiles * across * bands * divide_up(gemm.image.batch, self.share), 1, 1),
-            block=32 * (self.warps + 1),
-            shared=self.shared(gemm),
-            constants={**constants, "whole": x.pixels % self.items == 0},
-            params=(sizes, *params),
-            maps={
-                i: [image_tiles(one, (1, n), channels=self.line)._replace(swizzle=0)]
-                for i, (one, n) in enumerate(boxes)
-            },
-        )
-
-
-def why_not_mapped(gemm: Gemm, image: Layout, output: Layout, limits: Properties) -> str:
-    """Why rows of image and output are not loaded by maps; "" if they are."""
-    if image.dtype.itemsize != 2 or gemm.wide:
-        return "for 16-bit floats, and offsets of 32 bits"
-    last = all(view.channels_last and view.unique for view in (gemm.image, gemm.output))
-    if not (last and is_packed(image) and is_packed(output)):
-        return "for channels that lie innermost, in multiples of 16 bytes"
-    return "" if limits.compute_capability[0] == 9 else "for compute capability 9"
-
-
-@dataclass(frozen=True)
-class Ring(RingTile, _Walking):
-    """Warps walk down rows of 16-bit floats, channels innermost, which tensor maps load to shared memory (sm_90)."""
-
-    name = "ring"
-    kernel = Kernel("nn/convolution/depthwise_ring.cu")
-    needs = (9, 0)
-    efficiency = 0.88
-
-    @classmethod
-    def why_not(cls, gemm: Gemm, problem: Convolution, limits: Properties) -> str:
-        """See :class:`_Walking`."""
-        return why_not_mapped(gemm, problem.x, cls.written(problem), limits)
-
-    def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
-        """See :class:`Implicit`."""
-        constants = self.constants_of(gemm, problem, epilogue, f"ring_{self.items}")
-        return self.launching(gemm, [problem.x], constants, operand_steps(gemm, epilogue))

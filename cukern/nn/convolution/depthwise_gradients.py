@@ -13,16 +13,14 @@ from ...kernel.sizes import ACCESS, divide_up, power_of_two
 from ...launch import cost
 from ...launch.params import Params
 from ...launch.variant import Launch, Plan, Variant, prepared
-from .arrangement import PLANE, TAPS, Pipeline, packed_channels, plane_of, taps_of, widest_pack
+from .arrangement import PLANE, TAPS, Pipeline, is_packed, packed_channels, plane_of, taps_of, widest_pack
 from .depthwise import (
-    RingTile,
     Walking,
     why_not_few,
-    why_not_mapped,
     why_not_planes,
 )
 from .problem import Gemm, WeightsGradient
-from .tma import LINE
+from .tma import LINE, image_tiles
 
 
 class _BySums(Variant[WeightsGradient]):
@@ -443,15 +441,49 @@ def fastest_splits(gemm: Gemm, warps: int, slots: int) -> int:
     return min(range(1, min(divide_up(gemm.image.batch, warps), 2 * slots) + 1), key=time)
 
 
+_RING = Params(
+    "Sizes",
+    output=PLANE,
+    weights=TAPS,
+    **dict.fromkeys(
+        ("channels", "bands", "each", "tiles_x", "tiles_c", "top", "left", "batch", "share"), "int"
+    ),
+)
+
+
 @dataclass(frozen=True)
-class Ring(RingTile, _Walking):
-    """Warps walk down rows of 16-bit floats, channels innermost, which tensor maps load to shared memory (sm_90)."""
+class Ring(_Walking):
+    """Warps walk down rows of 16-bit floats, channels innermost, which tensor maps load to shared memory (sm_90).
+
+    One warp of a block loads rows of image and output to a ring, and others walk down them.
+
+    Attributes:
+        items: columns of a thread, which has two channels.
+        rows: of the output, of a block.
+        stages: rows of both arrays in shared memory.
+        resident: blocks that a multiprocessor has at a time.
+        warps: that walk down rows.
+        share: images of a block, one after the other.
+        line: channels; 64, of a warp's threads, or half of them.
+    """
 
     name = "ring"
     kernel = Kernel("nn/convolution/depthwise_ring_weights.cu")
     needs = (9, 0)
     efficiency = 0.9
 
+    items: int
+    rows: int
+    stages: int = 1
+    resident: int = 2
+    warps: int = 8
+    share: int = 1
+    line: int = LINE
+
+    #: Columns of a thread at most, of few taps.
+    most_items: ClassVar[int] = 7
+    #: Bytes of shared memory that blocks leave.
+    left: ClassVar[int] = 4096
     #: Rows of the output in whose time a block begins and writes its sums, and one of the image is read: estimates.
     start: ClassVar[float] = 8
     reading: ClassVar[float] = 0.25
@@ -459,15 +491,25 @@ class Ring(RingTile, _Walking):
     @classmethod
     def why_not(cls, gemm: Gemm, problem: WeightsGradient, limits: Properties) -> str:
         """See :class:`_Walking`."""
-        return why_not_mapped(gemm, problem.image, problem.output, limits)
+        if problem.elem.itemsize != 2 or gemm.wide:
+            return "for 16-bit floats, and offsets of 32 bits"
+        last = all(view.channels_last and view.unique for view in (gemm.image, gemm.output))
+        if not (last and is_packed(problem.image) and is_packed(problem.output)):
+            return "for channels that lie innermost, in multiples of 16 bytes"
+        return "" if limits.compute_capability[0] == 9 else "for compute capability 9"
 
     @classmethod
     def configs(cls, problem: WeightsGradient, limits: Properties) -> Iterator[Ring]:
-        """Those of few taps, or as many columns as registers hold, by the bands and parts that take the least time."""
+        """Of few taps tiles of equal width, else as many columns as registers hold, in bands for all blocks."""
         gemm = cls.sums(problem)
         _, y, x = gemm.axes
         if max(y.taps, x.taps) <= cls.few_taps:
-            yield from super().configs(problem, limits)
+            across = divide_up(x.pixels, cls.warps * cls.most_items)
+            tile = cls(divide_up(divide_up(x.pixels, across), cls.warps), y.pixels)
+            tiles, across, _ = tile.tiles(gemm)
+            blocks = cls.resident * limits.multiprocessors // (gemm.image.batch * tiles * across)
+            bands = max(1, min(blocks, divide_up(y.pixels, cls.warps)))
+            yield from replace(tile, rows=divide_up(y.pixels, bands)).staged(gemm, limits)
             return
         line = LINE // 2 if divide_up(gemm.groups, LINE // 2) % 2 else LINE
         groups = cls.warps * LINE // line
@@ -493,13 +535,58 @@ class Ring(RingTile, _Walking):
         rows, share = min(((a, b) for a in sorted(bands) for b in sorted(shares)), key=time)
         return replace(self, rows=rows, share=share)
 
+    def staged(self, gemm: Gemm, limits: Properties) -> Iterator[Ring]:
+        """The same with as many stages as memory holds; none if it does not hold two."""
+        sums = self.warps * LINE * 4 * gemm.axes[2].taps
+        one = replace(self, stages=1).shared(gemm)
+        most = (limits.max_shared_memory_per_block // self.resident - self.left - sums) // one
+        for stages in [n for n in range(8, 1, -1) if n <= most][:1]:
+            yield replace(self, stages=stages)
+
+    def tiles(self, gemm: Gemm) -> tuple[int, int, int]:
+        """Tiles of channels and of columns, and bands of rows."""
+        _, y, x = gemm.axes
+        sizes = (gemm.groups, self.line), (x.pixels, self.own), (y.pixels, self.rows)
+        a, b, c = (divide_up(*one) for one in sizes)
+        return a, b, c
+
+    @property
+    def own(self) -> int:
+        """Columns of the output of a block."""
+        return self.warps * LINE // self.line * self.items
+
+    def columns(self, gemm: Gemm) -> tuple[int, int]:
+        """Columns of each row in shared memory, of the output and of the image."""
+        x = gemm.axes[2]
+        return self.own, (self.own - 1) * x.step + x.taps
+
+    def shared(self, gemm: Gemm) -> int:
+        """Bytes of dynamic shared memory."""
+        return self.stages * sum(divide_up(n * self.line, LINE) for n in self.columns(gemm)) * LINE * 2
+
     def partials(self, gemm: Gemm) -> int:
         """See :class:`_BySums`."""
         _, across, bands = self.tiles(gemm)
         return across * bands * divide_up(gemm.image.batch, self.share)
 
     def launch(self, problem: WeightsGradient, limits: Properties) -> Launch:
-        """A block for some channels of a tile of columns in a band of rows of some images."""
+        """A block for some channels of a tile of columns in a band of rows of some images, which maps load."""
         gemm = self.sums(problem)
+        _, y, x = gemm.axes
+        tiles, across, bands = self.tiles(gemm)
+        counts = {"channels": gemm.groups, "bands": bands, "each": self.rows, "share": self.share}
+        offsets = {"tiles_x": across, "tiles_c": tiles, "top": y.lowest, "left": x.lowest}
+        planes = {"output": plane_of(gemm.output), "weights": taps_of(gemm), "batch": gemm.image.batch}
+        boxes = zip((problem.output, problem.image), self.columns(gemm), strict=True)
         constants = self.constants_of(gemm, problem, str(self.items))
-        return self.launching(gemm, [problem.output, problem.image], constants)
+        return Launch(
+            grid=(tiles * across * bands * divide_up(gemm.image.batch, self.share), 1, 1),
+            block=32 * (self.warps + 1),
+            shared=self.shared(gemm),
+            constants={**constants, "whole": x.pixels % self.items == 0},
+            params=(_RING(**planes, **counts, **offsets),),
+            maps={
+                i: [image_tiles(one, (1, n), channels=self.line)._replace(swizzle=0)]
+                for i, (one, n) in enumerate(boxes)
+            },
+        )

@@ -17,7 +17,6 @@ from ...launch.family import Family
 from . import depthwise, depthwise_gradients, reference, samples, splitting
 from .gradients import PortableWeights, SimtWeights, TensorCoresWeights, TmaWeights
 from .panels import Panels, PanelsWeights
-from .patches import Patches, PatchesWeights
 from .pointwise import Pointwise, PointwiseWeights
 from .problem import Convolution, WeightsGradient, Windows
 from .tensor_cores import TensorCores
@@ -37,7 +36,6 @@ CONVOLUTION: Family[Convolution] = Family(
     Strided,
     Pointwise,
     Winograd,
-    Patches,
     Panels,
     reference=reference.convolution,
     samples=samples.convolutions(depthwise=False),
@@ -48,7 +46,6 @@ DEPTHWISE: Family[Convolution] = Family(
     depthwise.Direct,
     depthwise.Rows,
     depthwise.Planes,
-    depthwise.Ring,
     reference=reference.convolution,
     samples=samples.convolutions(depthwise=True),
 )
@@ -72,7 +69,6 @@ WEIGHTS_GRADIENT: Family[WeightsGradient] = Family(
     TensorCoresWeights,
     SimtWeights,
     PortableWeights,
-    PatchesWeights,
     PanelsWeights,
     reference=reference.weights_gradient,
     samples=samples.gradients(depthwise=False),

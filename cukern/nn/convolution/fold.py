@@ -13,14 +13,11 @@ from ...elementwise.operands import require_array
 from ...function import Function
 from ...kernel import Kernel
 from ...kernel.bound import BoundKernel
-from ...kernel.by_numpy import by_numpy
 from ...kernel.sizes import divide_up, index_type
 from ...launch.params import Params
 from ...shape.views import expand_dims
 from ..fused import common_dtype, several
 from .function import Sizes
-from .patches import patches_of
-from .problem import Axis
 
 _KERNELS = {False: Kernel("nn/convolution/unfold.cu"), True: Kernel("nn/convolution/fold.cu")}
 #: Threads per block.
@@ -97,18 +94,7 @@ def _packed(windows: _Windows) -> bytes:
     return _WINDOWS(height=height, width=width, down=down, across=across, **each).packed({})
 
 
-@by_numpy("unfold", least=0, most=None, refusals=(), why="it copies rows of windows, not elements")
-def _columns(image: Any, windows: _Windows, shape: tuple[int, ...]) -> Any:
-    places = zip(
-        windows.counts, windows.kernel, windows.padding, windows.stride, windows.dilation, strict=True
-    )
-    axes = [Axis(n, taps, -pad, step, apart) for n, taps, pad, step, apart in places]
-    return patches_of(image[:, :, None], (Axis(1, 1, 0, 1, 1), *axes)).reshape(shape)
-
-
 def _launched(x: Array, shape: tuple[int, ...], windows: _Windows, folds: bool) -> Array:
-    if not folds and (made := _columns(x.device, x._data, windows, shape)) is not None:
-        return made  # type: ignore[no-any-return]
     x, y = x.contiguous(), empty(shape, x.dtype, x.device)
     if y.size:
         bound = _bound(x.device, x.dtype, index_type(x.size, y.size), folds)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ... import namespace as ops
 from ...array import Array
 from ...cache import Cache, options_key
 from ...elementwise.operands import require_array, require_arrays
 from ...ops.padding import folded
-from ..fused import Activation, common_dtype, is_int, layouts_of, require_activation, several
+from ..fused import Activation, common_dtype, is_int, layouts_of, of_axes, require_activation, several
 from .operation import applied
 from .problem import Windows
 
@@ -182,207 +182,164 @@ def _transpose(
     return y if x.ndim == axes + 2 else ops.squeeze(y, 0)
 
 
-def conv1d(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Sizes = 1,
-    padding: Sizes | str = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-    *,
-    padding_mode: str = "zeros",
-    activation: Activation | None = None,
-) -> Array:
-    """The convolution over one axis: ``x`` (N, C, L) or (C, L), ``weight`` (filters, C / groups, length).
+class Convolve(Protocol):
+    """A function of convolutions."""
 
-    The other arguments, errors and the layout of the result are those of :func:`conv2d`.
-
-    >>> import cukern as ck
-    >>> x, weight = ck.asarray([[1.0, 2.0, 4.0]]), ck.asarray([[[-1.0, 1.0]]])
-    >>> ck.nn.conv1d(x, weight, padding="same").tolist()
-    [[1.0, 2.0, -4.0]]
-    """
-    options = (stride, padding, dilation, groups, padding_mode, activation)
-    return _convolve("conv1d", 1, x, weight, bias, *options)
+    def __call__(
+        self,
+        x: Array,
+        weight: Array,
+        bias: Array | None = None,
+        stride: Sizes = 1,
+        padding: Sizes | str = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        *,
+        padding_mode: str = "zeros",
+        activation: Activation | None = None,
+    ) -> Array: ...
 
 
-def conv2d(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Sizes = 1,
-    padding: Sizes | str = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-    *,
-    padding_mode: str = "zeros",
-    activation: Activation | None = None,
-) -> Array:
-    """The sums of products of windows of ``x`` with each filter, plus ``bias``: a cross-correlation.
+def _convolutions(count: int, given: str, result: str) -> Convolve:
+    name = f"conv{count}d"
 
-    Half types are summed in float32, and float32 is not rounded unless :func:`cukern.matmul_precision` allows it. An
-    image of several channels that lie innermost in memory, as in a view of shape (N, C, H, W) of an array (N, H, W, C),
-    gives such a result, and is what tensor cores read without a copy; so are weights that lie likewise. Of half types
-    and one group a GPU gives such a result in any case. Gradients are the same in each run.
+    @of_axes(name, count, given, result)
+    def convolve(
+        x: Array,
+        weight: Array,
+        bias: Array | None = None,
+        stride: Sizes = 1,
+        padding: Sizes | str = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        *,
+        padding_mode: str = "zeros",
+        activation: Activation | None = None,
+    ) -> Array:
+        """The sums of products of windows of ``x`` with each filter, plus ``bias``: a cross-correlation.
 
-    Of float32, windows of 3 x 3 that move by one pixel, over enough channels and pixels of one group, are products of
-    transformed tiles, for which a pixel takes a quarter of the multiplications (source: Lavin and Gray, "Fast
-    Algorithms for Convolutional Neural Networks", 2016). Rounding errors are then about twice as large, of weights'
-    gradients up to four times, relative to the largest number of a tile of 6 x 6; and a NaN, an infinity or a number
-    near the largest float reaches the outputs of its tile of 4 x 4. ``cukern.matmul_precision("direct")`` keeps from
-    it. In gradients of weights of one channel to a group a NaN or an infinity may reach all taps of its channel.
+        Half types are summed in float32, and float32 is not rounded unless :func:`cukern.matmul_precision` allows it.
+        An image of several channels that lie innermost in memory, as in a view of shape (N, C, {axes}) of an array
+        (N, {axes}, C), gives such a result, and is what tensor cores read without a copy; so are weights that lie
+        likewise. Of half types and one group a GPU gives such a result in any case. Gradients are the same in each run.
 
-    Args:
-        x: shape (N, C, H, W), or (C, H, W) without a batch; a floating dtype.
-        weight: shape (filters, C / groups, rows, columns).
-        bias: shape (filters,); none is added when None.
-        stride: from one window to the next; an int or one for each axis.
-        padding: elements around the image along each axis; ``"valid"`` for none, ``"same"`` for as many as give the
-            result the size of the image (of an odd number the larger half comes after it).
-        dilation: from one element of a window to the next.
-        groups: into how many parts channels and filters are cut; each filter reads the channels of its part.
-        padding_mode: what the padding is: ``"zeros"``, ``"reflect"``, ``"circular"`` or ``"replicate"``.
-        activation: an elementwise function of the sums, such as :func:`cukern.relu`, in the same launch; see
-            :func:`linear`.
+        Of float32, windows of 3 x 3 that move by one pixel, over enough channels and pixels of one group, are products
+        of transformed tiles, for which a pixel takes a quarter of the multiplications (source: Lavin and Gray, "Fast
+        Algorithms for Convolutional Neural Networks", 2016). Rounding errors are then about twice as large, of weights'
+        gradients up to four times, relative to the largest number of a tile of 6 x 6; and a NaN, an infinity or a
+        number near the largest float reaches the outputs of its tile of 4 x 4. ``cukern.matmul_precision("direct")``
+        keeps from it. In gradients of weights of one channel to a group a NaN or an infinity may reach all taps of its
+        channel.
 
-    Returns:
-        Shape (N, filters, rows, columns) or (filters, rows, columns), in the promoted dtype of the arguments; along
-        each axis ``(size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1``.
+        Args:
+            x: shape (N, C, {axes}), or (C, {axes}) without a batch; a floating dtype.
+            weight: shape (filters, C / groups, {result}).
+            bias: shape (filters,); none is added when None.
+            stride: from one window to the next; an int or one for each axis.
+            padding: elements around the image along each axis; ``"valid"`` for none, ``"same"`` for as many as give the
+                result the size of the image (of an odd number the larger half comes after it).
+            dilation: from one element of a window to the next.
+            groups: into how many parts channels and filters are cut; each filter reads the channels of its part.
+            padding_mode: what the padding is: ``"zeros"``, ``"reflect"``, ``"circular"`` or ``"replicate"``.
+            activation: an elementwise function of the sums, such as :func:`cukern.relu`, in the same launch; see
+                :func:`linear`.
 
-    Raises:
-        TypeError: an argument is not a floating array, or a size is not an int or one for each axis.
-        ValueError: the shapes do not fit, a size is out of range, or no window fits.
+        Returns:
+            Shape (N, filters, {result}) or (filters, {result}), in the promoted dtype of the arguments; along each axis
+            ``(size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1``.
 
-    >>> import cukern as ck
-    >>> x = ck.asarray([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]])
-    >>> ck.nn.conv2d(x, ck.ones((1, 1, 2, 2)), ck.asarray([0.5])).tolist()
-    [[[12.5, 16.5]]]
-    """
-    options = (stride, padding, dilation, groups, padding_mode, activation)
-    return _convolve("conv2d", 2, x, weight, bias, *options)
+        Raises:
+            TypeError: an argument is not a floating array, or a size is not an int or one for each axis.
+            ValueError: the shapes do not fit, a size is out of range, or no window fits.
+        """
+        options = (stride, padding, dilation, groups, padding_mode, activation)
+        return _convolve(name, count, x, weight, bias, *options)
 
-
-def conv3d(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Sizes = 1,
-    padding: Sizes | str = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-    *,
-    padding_mode: str = "zeros",
-    activation: Activation | None = None,
-) -> Array:
-    """The convolution over three axes: ``x`` (N, C, D, H, W) or (C, D, H, W).
-
-    ``weight`` has shape (filters, C / groups, planes, rows, columns). The other arguments, errors and the layout of the
-    result are those of :func:`conv2d`.
-
-    >>> import cukern as ck
-    >>> ck.nn.conv3d(ck.ones((1, 2, 2, 3)), ck.ones((1, 1, 2, 2, 2))).tolist()
-    [[[[8.0, 8.0]]]]
-    """
-    options = (stride, padding, dilation, groups, padding_mode, activation)
-    return _convolve("conv3d", 3, x, weight, bias, *options)
+    return convolve
 
 
-def conv_transpose1d(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Sizes = 1,
-    padding: Sizes | str = 0,
-    output_padding: Sizes = 0,
-    groups: int = 1,
-    dilation: Sizes = 1,
-    *,
-    padding_mode: str = "zeros",
-    activation: Activation | None = None,
-) -> Array:
-    """The transpose of :func:`conv1d`: ``x`` (N, C, L) or (C, L), ``weight`` (C, filters / groups, length).
+class Transpose(Protocol):
+    """A function of transposed convolutions."""
 
-    The other arguments and errors are those of :func:`conv_transpose2d`.
-
-    >>> import cukern as ck
-    >>> ck.nn.conv_transpose1d(ck.asarray([[1.0, 2.0]]), ck.ones((1, 1, 2))).tolist()
-    [[1.0, 3.0, 2.0]]
-    """
-    options = (stride, padding, output_padding, groups, dilation, padding_mode, activation)
-    return _transpose("conv_transpose1d", 1, x, weight, bias, *options)
+    def __call__(
+        self,
+        x: Array,
+        weight: Array,
+        bias: Array | None = None,
+        stride: Sizes = 1,
+        padding: Sizes | str = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        dilation: Sizes = 1,
+        *,
+        padding_mode: str = "zeros",
+        activation: Activation | None = None,
+    ) -> Array: ...
 
 
-def conv_transpose2d(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Sizes = 1,
-    padding: Sizes | str = 0,
-    output_padding: Sizes = 0,
-    groups: int = 1,
-    dilation: Sizes = 1,
-    *,
-    padding_mode: str = "zeros",
-    activation: Activation | None = None,
-) -> Array:
-    """The transpose of :func:`conv2d`, as its image's gradient: each element of ``x`` adds a multiple of a window.
+def _transposes(count: int, given: str, result: str) -> Transpose:
+    name = f"conv_transpose{count}d"
 
-    Args:
-        x: shape (N, C, H, W), or (C, H, W) without a batch; a floating dtype.
-        weight: shape (C, filters / groups, rows, columns).
-        bias: shape (filters,); none is added when None.
-        stride: from one window to the next; an int or one for each axis.
-        padding: rows and columns cut off around the result; ``"valid"`` for none, ``"same"`` for as many as give the
-            result the size of ``x`` (of an odd number the larger half is cut off after it).
-        output_padding: rows and columns of the result after those, of which the convolution with this stride leaves
-            the number open; less than ``stride`` or ``dilation``.
-        groups: into how many parts channels and filters are cut; each filter reads the channels of its part.
-        dilation: from one element of a window to the next.
-        padding_mode: what becomes of them: with ``"zeros"`` nothing; with ``"reflect"``, ``"circular"`` or
-            ``"replicate"`` they are added to the elements that :func:`conv2d` would pad with, so that this is the
-            gradient of its image in each mode.
-        activation: an elementwise function of the sums, as in :func:`conv2d`.
+    @of_axes(name, count, given, result)
+    def transpose(
+        x: Array,
+        weight: Array,
+        bias: Array | None = None,
+        stride: Sizes = 1,
+        padding: Sizes | str = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        dilation: Sizes = 1,
+        *,
+        padding_mode: str = "zeros",
+        activation: Activation | None = None,
+    ) -> Array:
+        """The transpose of :func:`conv{count}d`, as its image's gradient: each element of ``x`` adds a window.
 
-    Returns:
-        Shape (N, filters, rows, columns) or (filters, rows, columns), in the promoted dtype of the arguments; along
-        each axis ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1``. It lies in
-        memory as ``x``, see :func:`conv2d`.
+        Args:
+            x: shape (N, C, {axes}), or (C, {axes}) without a batch; a floating dtype.
+            weight: shape (C, filters / groups, {result}).
+            bias: shape (filters,); none is added when None.
+            stride: from one window to the next; an int or one for each axis.
+            padding: elements cut off around the result along each axis; ``"valid"`` for none, ``"same"`` for as many as
+                give the result the size of ``x`` (of an odd number the larger half is cut off after it).
+            output_padding: elements of the result after those, of which the convolution with this stride leaves the
+                number open; less than ``stride`` or ``dilation``.
+            groups: into how many parts channels and filters are cut; each filter reads the channels of its part.
+            dilation: from one element of a window to the next.
+            padding_mode: what becomes of the elements cut off: with ``"zeros"`` nothing; with ``"reflect"``,
+                ``"circular"`` or ``"replicate"`` they are added to those that :func:`conv{count}d` would pad with, so
+                that this is the gradient of its image in each mode.
+            activation: an elementwise function of the sums, as in :func:`conv{count}d`.
 
-    Raises:
-        TypeError: an argument is not a floating array, or a size is not an int or one for each axis.
-        ValueError: the shapes do not fit, or a size is out of range.
+        Returns:
+            Shape (N, filters, {result}) or (filters, {result}), in the promoted dtype of the arguments; along each axis
+            ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1``. It lies in memory as
+            ``x``, see :func:`conv{count}d`.
 
-    >>> import cukern as ck
-    >>> x, weight = ck.asarray([[[1.0, 2.0]]]), ck.asarray([[[[1.0, 1.0], [0.0, 1.0]]]])
-    >>> ck.nn.conv_transpose2d(x, weight, stride=2).tolist()
-    [[[1.0, 1.0, 2.0, 2.0], [0.0, 1.0, 0.0, 2.0]]]
-    """
-    options = (stride, padding, output_padding, groups, dilation, padding_mode, activation)
-    return _transpose("conv_transpose2d", 2, x, weight, bias, *options)
+        Raises:
+            TypeError: an argument is not a floating array, or a size is not an int or one for each axis.
+            ValueError: the shapes do not fit, or a size is out of range.
+        """
+        options = (stride, padding, output_padding, groups, dilation, padding_mode, activation)
+        return _transpose(name, count, x, weight, bias, *options)
+
+    return transpose
 
 
-def conv_transpose3d(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Sizes = 1,
-    padding: Sizes | str = 0,
-    output_padding: Sizes = 0,
-    groups: int = 1,
-    dilation: Sizes = 1,
-    *,
-    padding_mode: str = "zeros",
-    activation: Activation | None = None,
-) -> Array:
-    """The transpose of :func:`conv3d`: ``x`` (N, C, D, H, W) or (C, D, H, W).
-
-    ``weight`` has shape (C, filters / groups, planes, rows, columns). The other arguments and errors are those of
-    :func:`conv_transpose2d`.
-
-    >>> import cukern as ck
-    >>> ck.nn.conv_transpose3d(ck.ones((1, 1, 1, 2)), ck.ones((1, 1, 1, 1, 2))).tolist()
-    [[[[1.0, 2.0, 1.0]]]]
-    """
-    options = (stride, padding, output_padding, groups, dilation, padding_mode, activation)
-    return _transpose("conv_transpose3d", 3, x, weight, bias, *options)
+conv1d = _convolutions(
+    1, 'ck.asarray([[1.0, 2.0, 4.0]]), ck.asarray([[[-1.0, 1.0]]]), padding="same"', "[[1.0, 2.0, -4.0]]"
+)
+conv2d = _convolutions(
+    2,
+    "ck.asarray([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]), ck.ones((1, 1, 2, 2)), ck.asarray([0.5])",
+    "[[[12.5, 16.5]]]",
+)
+conv3d = _convolutions(3, "ck.ones((1, 2, 2, 3)), ck.ones((1, 1, 2, 2, 2))", "[[[[8.0, 8.0]]]]")
+conv_transpose1d = _transposes(1, "ck.asarray([[1.0, 2.0]]), ck.ones((1, 1, 2))", "[[1.0, 3.0, 2.0]]")
+conv_transpose2d = _transposes(
+    2,
+    "ck.asarray([[[1.0, 2.0]]]), ck.asarray([[[[1.0, 1.0], [0.0, 1.0]]]]), stride=2",
+    "[[[1.0, 1.0, 2.0, 2.0], [0.0, 1.0, 0.0, 2.0]]]",
+)
+conv_transpose3d = _transposes(3, "ck.ones((1, 1, 1, 2)), ck.ones((1, 1, 1, 1, 2))", "[[[[1.0, 2.0, 1.0]]]]")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from ...array import Array
 from ...device import Device
@@ -30,47 +31,36 @@ _PACK = 8
 class _Layer(Module):
     """What all convolutions have: weight and bias, initially uniform in ±1 / sqrt(numbers of a window)."""
 
-    #: The axes over which the windows move.
-    _axes = 0
+    #: The function, the axes over which its windows move, and whether it is a transpose.
+    _function: ClassVar[Callable[..., Array]]
+    _axes: ClassVar[int]
+    _transposed: ClassVar[bool] = False
+    #: The arguments of the function behind the bias.
+    options: tuple[Any, ...]
+    padding_mode: str
+    activation: Activation | None
+
+    def __init_subclass__(cls, of: Callable[..., Array] | None = None, axes: int = 0) -> None:
+        super().__init_subclass__()
+        if of is not None:
+            cls._function, cls._axes = staticmethod(of), axes
 
     def _start(
         self,
-        shape: tuple[int, int],
-        filters: int,
+        inputs: int,
+        outputs: int,
         kernel_size: Sizes,
+        groups: int,
         bias: bool,
         dtype: Any,
         device: Device | str | None,
         rng: init.Rng,
     ) -> None:
-        """Make the parameters.
-
-        Args:
-            shape: of the weight, without the window.
-            filters: elements of the bias.
-            kernel_size: of the window.
-            bias: whether there is one.
-            dtype: that of the parameters.
-            device: that of the parameters.
-            rng: the source of the initial parameters.
-        """
-        name = type(self).__name__
-        kernel = several(kernel_size, self._axes, name, "kernel_size", 1)
-        generator, inputs = init.generator(rng), shape[1] * math.prod(kernel)
-        bound = 1 / math.sqrt(inputs) if inputs else 0.0
-        self.weight = Parameter(init.uniform((*shape, *kernel), -bound, bound, dtype, device, generator))
-        if self.weight.size and math.prod(kernel) > 1 and shape[1] % _PACK == 0:
-            self.weight._replace(laid_out(self.weight, (0, *range(2, self._axes + 2), 1)))
-        self.bias = (
-            Parameter(init.uniform((filters,), -bound, bound, dtype, device, generator)) if bias else None
-        )
-
-    def _parts(self, inputs: int, outputs: int, groups: int) -> None:
-        """Check the numbers of channels.
+        """Check the arguments, and make the parameters.
 
         Raises:
-            TypeError: one is not an int.
-            ValueError: one is negative, or no multiple of ``groups``.
+            TypeError: a number of channels is not an int, or the activation is no function.
+            ValueError: a number is negative, or no multiple of ``groups``, or there is no such mode of padding.
         """
         name = type(self).__name__
         require_sizes(name, inputs=inputs, outputs=outputs, groups=groups)
@@ -78,6 +68,23 @@ class _Layer(Module):
             raise ValueError(
                 f"{name}: groups: expected a divisor of inputs {inputs} and outputs {outputs}, got {groups}"
             )
+        require_padding_mode(name, self.padding_mode)
+        require_activation(name, self.activation)
+        kernel = several(kernel_size, self._axes, name, "kernel_size", 1)
+        shape = (inputs, outputs // groups) if self._transposed else (outputs, inputs // groups)
+        generator, window = init.generator(rng), shape[1] * math.prod(kernel)
+        bound = 1 / math.sqrt(window) if window else 0.0
+        self.weight = Parameter(init.uniform((*shape, *kernel), -bound, bound, dtype, device, generator))
+        if self.weight.size and math.prod(kernel) > 1 and shape[1] % _PACK == 0:
+            self.weight._replace(laid_out(self.weight, (0, *range(2, self._axes + 2), 1)))
+        self.bias = (
+            Parameter(init.uniform((outputs,), -bound, bound, dtype, device, generator)) if bias else None
+        )
+
+    def forward(self, x: Array) -> Array:
+        """The outputs (N, outputs, ...) of ``x`` (N, inputs, ...); N may be missing."""
+        more = {"padding_mode": self.padding_mode, "activation": self.activation}
+        return type(self)._function(x, self.weight, self.bias, *self.options, **more)
 
 
 class _Conv(_Layer):
@@ -97,15 +104,12 @@ class _Conv(_Layer):
         rng: init.Rng = None,
         activation: Activation | None = None,
     ) -> None:
-        self._parts(inputs, outputs, groups)
-        require_padding_mode(type(self).__name__, padding_mode)
-        require_activation(type(self).__name__, activation)
         self.options = (stride, padding, dilation, groups)
         self.padding_mode, self.activation = padding_mode, activation
-        self._start((outputs, inputs // groups), outputs, kernel_size, bias, dtype, device, rng)
+        self._start(inputs, outputs, kernel_size, groups, bias, dtype, device, rng)
 
 
-class Conv1d(_Conv):
+class Conv1d(_Conv, of=conv1d, axes=1):
     """:func:`conv1d` with trained weight and bias; its arguments are those of :class:`Conv2d`.
 
     >>> import cukern as ck
@@ -113,15 +117,8 @@ class Conv1d(_Conv):
     (2, 8, 6)
     """
 
-    _axes = 1
 
-    def forward(self, x: Array) -> Array:
-        """The outputs (N, outputs, ...) of ``x`` (N, inputs, L); N may be missing."""
-        more = {"padding_mode": self.padding_mode, "activation": self.activation}
-        return conv1d(x, self.weight, self.bias, *self.options, **more)  # type: ignore[arg-type]
-
-
-class Conv2d(_Conv):
+class Conv2d(_Conv, of=conv2d, axes=2):
     """:func:`conv2d` with trained weight and bias, initially uniform in ±1 / sqrt(numbers of a window).
 
     The weight lies in memory with its channels innermost if they are a multiple of 8; in files it is in C order.
@@ -146,15 +143,8 @@ class Conv2d(_Conv):
     (2, 8, 6, 5)
     """
 
-    _axes = 2
 
-    def forward(self, x: Array) -> Array:
-        """The outputs (N, outputs, ...) of ``x`` (N, inputs, H, W); N may be missing."""
-        more = {"padding_mode": self.padding_mode, "activation": self.activation}
-        return conv2d(x, self.weight, self.bias, *self.options, **more)  # type: ignore[arg-type]
-
-
-class Conv3d(_Conv):
+class Conv3d(_Conv, of=conv3d, axes=3):
     """:func:`conv3d` with trained weight and bias; its arguments are those of :class:`Conv2d`.
 
     >>> import cukern as ck
@@ -162,15 +152,10 @@ class Conv3d(_Conv):
     (2, 8, 4, 4, 4)
     """
 
-    _axes = 3
-
-    def forward(self, x: Array) -> Array:
-        """The outputs (N, outputs, ...) of ``x`` (N, inputs, D, H, W); N may be missing."""
-        more = {"padding_mode": self.padding_mode, "activation": self.activation}
-        return conv3d(x, self.weight, self.bias, *self.options, **more)  # type: ignore[arg-type]
-
 
 class _ConvTranspose(_Layer):
+    _transposed = True
+
     def __init__(
         self,
         inputs: int,
@@ -188,16 +173,12 @@ class _ConvTranspose(_Layer):
         rng: init.Rng = None,
         activation: Activation | None = None,
     ) -> None:
-        self._parts(inputs, outputs, groups)
-        name = type(self).__name__
-        require_padding_mode(name, padding_mode)
-        require_activation(name, activation)
         self.options = (stride, padding, output_padding, groups, dilation)
         self.padding_mode, self.activation = padding_mode, activation
-        self._start((inputs, outputs // groups), outputs, kernel_size, bias, dtype, device, rng)
+        self._start(inputs, outputs, kernel_size, groups, bias, dtype, device, rng)
 
 
-class ConvTranspose1d(_ConvTranspose):
+class ConvTranspose1d(_ConvTranspose, of=conv_transpose1d, axes=1):
     """:func:`conv_transpose1d` with trained weight and bias; its arguments are those of :class:`ConvTranspose2d`.
 
     >>> import cukern as ck
@@ -205,15 +186,8 @@ class ConvTranspose1d(_ConvTranspose):
     (2, 8, 8)
     """
 
-    _axes = 1
 
-    def forward(self, x: Array) -> Array:
-        """The outputs (N, outputs, ...) of ``x`` (N, inputs, L); N may be missing."""
-        more = {"padding_mode": self.padding_mode, "activation": self.activation}
-        return conv_transpose1d(x, self.weight, self.bias, *self.options, **more)  # type: ignore[arg-type]
-
-
-class ConvTranspose2d(_ConvTranspose):
+class ConvTranspose2d(_ConvTranspose, of=conv_transpose2d, axes=2):
     """:func:`conv_transpose2d` with trained weight and bias, initially uniform in ±1 / sqrt(numbers of a window).
 
     Args:
@@ -237,25 +211,11 @@ class ConvTranspose2d(_ConvTranspose):
     (2, 8, 12, 10)
     """
 
-    _axes = 2
 
-    def forward(self, x: Array) -> Array:
-        """The outputs (N, outputs, ...) of ``x`` (N, inputs, H, W); N may be missing."""
-        more = {"padding_mode": self.padding_mode, "activation": self.activation}
-        return conv_transpose2d(x, self.weight, self.bias, *self.options, **more)  # type: ignore[arg-type]
-
-
-class ConvTranspose3d(_ConvTranspose):
+class ConvTranspose3d(_ConvTranspose, of=conv_transpose3d, axes=3):
     """:func:`conv_transpose3d` with trained weight and bias; its arguments are those of :class:`ConvTranspose2d`.
 
     >>> import cukern as ck
     >>> ck.nn.ConvTranspose3d(3, 8, 3, rng=0)(ck.zeros((2, 3, 4, 4, 4))).shape
     (2, 8, 6, 6, 6)
     """
-
-    _axes = 3
-
-    def forward(self, x: Array) -> Array:
-        """The outputs (N, outputs, ...) of ``x`` (N, inputs, D, H, W); N may be missing."""
-        more = {"padding_mode": self.padding_mode, "activation": self.activation}
-        return conv_transpose3d(x, self.weight, self.bias, *self.options, **more)  # type: ignore[arg-type]

@@ -16,15 +16,16 @@ from ...launch import cost
 from ...launch.variant import Launch
 from ...linear.panels import Panels as Products
 from ...linear.panels import few_rows, rate, weighed
+from .arrangement import Arranged, channels_first
 from .gradients import Gradient, even
 from .problem import Convolution, Gemm, WeightsGradient, operand_steps
-from .variants import Implicit, constants_of
+from .variants import Implicit, Portable, constants_of, copying, portable_tiles
 
 _KERNEL = Kernel("nn/convolution/panels.cu")
 
 
 class _Tile:
-    """What both variants share: tiles of an implicit GEMM, and their time.
+    """What both variants share: tiles of an implicit GEMM of an image whose pixels lie innermost, and their time.
 
     Attributes:
         tile_n: pixels of a panel of the image, and filters of one of an output's gradient.
@@ -32,45 +33,41 @@ class _Tile:
 
     tile_n: int
 
-    #: Filters of a tile at most, and taps and channels of a panel, which the first cache holds beside the sums.
+    #: Filters of a tile at most, and taps and channels of a panel, which the first cache holds beside the sums; a panel
+    #: has all taps.
     tile_m: ClassVar[int] = 128
     depth: ClassVar[int] = 160
 
     @classmethod
     def fits(cls, problem: Convolution | WeightsGradient, limits: Properties) -> str:
-        """For float32 and float64, and pixels innermost in memory."""
-        if problem.elem not in (dtypes.float32, dtypes.float64):
-            return "for float32 and float64"
-        gemms = cls.products(problem)
-        if any(one.image.channels_last for one in gemms):
-            return "for channels first"
-        few = all(0 < one.taps <= cls.depth for one in gemms)
-        return "" if few else f"for at most {cls.depth} taps, and no pixels without one"
+        """For float32 and float64."""
+        return "" if problem.elem in (dtypes.float32, dtypes.float64) else "for float32 and float64"
 
-    @classmethod
-    def products(cls, problem: Any) -> list[Gemm]:
-        """The implicit GEMMs."""
-        raise NotImplementedError
+    def _depth(self, gemm: Gemm) -> int:
+        """Taps and channels of a panel."""
+        return max(self.depth, gemm.taps)
 
     def _tiles(self, gemm: Gemm) -> tuple[int, int]:
         """The tiles of a group's product."""
         if gemm.of_weights:
-            return divide_up(gemm.channels, self.depth // gemm.taps), divide_up(gemm.filters, self.tile_n)
+            each = self._depth(gemm) // gemm.taps
+            return divide_up(gemm.channels, each), divide_up(gemm.filters, self.tile_n)
         return divide_up(gemm.filters, self.tile_m), divide_up(gemm.pixels, self.tile_n)
 
     def _product(self, gemm: Gemm, constants: dict[str, Any], steps: Any, splits: int = 1) -> Launch:
         tiles, along = self._tiles(gemm), gemm.axes[2]
         each = max(1, divide_up(divide_up(gemm.pixels, splits), self.tile_n)) * self.tile_n
-        sums = self.depth + self.tile_n if gemm.of_weights else self.tile_m
+        depth = self._depth(gemm)
+        sums = depth + self.tile_n if gemm.of_weights else self.tile_m
         unit = along.step == gemm.image.strides[4] == 1
         return Launch(
             grid=(tiles[0] * tiles[1] * gemm.groups, splits, 1),
             block=1,
-            shared=Products.line * (self.depth + sums) + 8 * self.depth,
+            shared=Products.line * (depth + sums) + 8 * depth,
             constants={
                 **constants,
                 "tile_m": self.tile_m,
-                "depth": self.depth,
+                "depth": depth,
                 "few": few_rows(),
                 "taps_inside": True,
                 "unit": unit,
@@ -84,7 +81,7 @@ class _Tile:
         _, columns, deep = gemm.sizes
         rows = min(columns, self.tile_m)
         if gemm.of_weights:
-            rows = min(gemm.channels, self.depth // gemm.taps) * gemm.taps
+            rows = min(gemm.channels, self._depth(gemm) // gemm.taps) * gemm.taps
         tile = 2.0 * weighed(rows) * self.tile_n * deep / splits / rate(limits, cost.HOST_BLAS)
         return cost.waves(tiles * splits, limits) * tile + cost.launch(limits)
 
@@ -103,13 +100,18 @@ class Panels(_Tile, Implicit):
         return iter([cls(Products.line // problem.elem.itemsize)])
 
     @classmethod
-    def products(cls, problem: Convolution) -> list[Gemm]:
-        """See :class:`_Tile`."""
-        return cls.gemms(problem)
+    def arranged(cls, problem: Convolution) -> tuple[Arranged, Arranged]:
+        """See :class:`.Implicit`."""
+        return channels_first(problem.x), Arranged(problem.weights)
+
+    def for_phase(self, gemm: Gemm, problem: Convolution, limits: Properties) -> Implicit:
+        """A phase without taps is left to :class:`.Portable`."""
+        return self if gemm.taps else Portable(*portable_tiles(problem.elem, limits)[0])
 
     def cost(self, problem: Convolution, limits: Properties) -> float:
         """The products of the phases."""
-        return sum(self._seconds(one, 1, limits) for one in self.gemms(problem))
+        copies = copying(self.arranged(problem), limits)
+        return copies + sum(self._seconds(one, 1, limits) for one in self.gemms(problem))
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
         """See :class:`.Implicit`."""
@@ -127,9 +129,9 @@ class PanelsWeights(_Tile, Gradient):
     tile_n: int
 
     @classmethod
-    def products(cls, problem: WeightsGradient) -> list[Gemm]:
-        """See :class:`_Tile`."""
-        return [cls.gemm(problem)]
+    def arranged(cls, problem: WeightsGradient) -> tuple[Arranged, Arranged]:
+        """See :class:`.Gradient`."""
+        return Arranged(problem.output), channels_first(problem.image)
 
     @classmethod
     def configs(cls, problem: WeightsGradient, limits: Properties) -> Iterator[PanelsWeights]:
@@ -141,7 +143,8 @@ class PanelsWeights(_Tile, Gradient):
 
     def cost(self, problem: WeightsGradient, limits: Properties) -> float:
         """The products."""
-        return self._seconds(self.gemm(problem), self.splits, limits)
+        copies = copying(self.arranged(problem), limits)
+        return copies + self._seconds(self.gemm(problem), self.splits, limits)
 
     def launch_of(self, gemm: Gemm, problem: WeightsGradient) -> Launch:
         """See :class:`.Gradient`."""

@@ -17,7 +17,6 @@ from .problem import Normalization
 from .variants import (
     HOST_SLOTS,
     GradientPacks,
-    GradientRegisters,
     GradientTwoPasses,
     Registers,
     TwoPasses,
@@ -35,7 +34,6 @@ LAYER_NORM: Family[Normalization] = Family(
 GRADIENT: Family[Normalization] = Family(
     "gradient of layer norm",
     GradientTwoPasses,
-    GradientRegisters,
     GradientPacks,
     reference=reference.gradient,
     samples=reference.samples(of_gradient=True),

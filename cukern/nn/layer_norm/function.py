@@ -212,11 +212,11 @@ def layer_norm(
     """``(x - mean) / sqrt(variance + eps) * weight + bias``, with mean and variance over the trailing axes.
 
     A GPU reads ``x`` once if a block can hold a row (up to 32,768 elements), or from compute capability 9 on a
-    cluster of eight blocks (262,144 elements). The gradient reads ``x`` and the result's gradient once for up to half
-    as many elements, a quarter in float64. Longer rows, and all rows on the host, are read twice: once for the mean
-    and variance, or the gradient's sums, and once for the result. The mean is subtracted before squaring, so a large
-    mean costs no accuracy. The gradient subtracts the row's first element instead: if that is k standard deviations
-    from the mean, rounding errors are k times as large.
+    cluster of eight blocks (262,144 elements). The gradient reads ``x`` and the result's gradient once for rows that
+    begin at multiples of 16 bytes, of up to half as many elements, a quarter in float64. Other rows, and all rows on
+    the host, are read twice: once for the mean and variance, or the gradient's sums, and once for the result. The mean
+    is subtracted before squaring, so a large mean costs no accuracy. The gradient subtracts the row's first element
+    instead: if that is k standard deviations from the mean, rounding errors are k times as large.
 
     Args:
         x: shape (..., *normalized_shape), a floating dtype.

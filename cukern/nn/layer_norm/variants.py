@@ -271,25 +271,6 @@ class GradientTwoPasses(Gradient, ByRows):
         return True, True
 
 
-@dataclass(frozen=True)
-class GradientRegisters(Gradient, Held):
-    """Rows in registers, of any alignment, which are read once; sums for weight and bias are in registers too."""
-
-    name = "registers"
-    kernel = Kernel("nn/layer_norm/backward_registers.cu", name="layer_norm_backward")
-    efficiency = 0.7
-
-    #: Bytes of a row's elements that a thread keeps at most, in the dtype of sums.
-    most_bytes: ClassVar[int] = 64
-
-    @classmethod
-    def configs(cls, problem: Normalization, limits: Properties) -> Iterator[GradientRegisters]:
-        """Of packs or of single elements; none of rows that are too long."""
-        width = ACCESS // problem.x.dtype.itemsize if problem.packed else 1
-        registers = cls.most_bytes // problem.acc.itemsize
-        yield from cls.fewest(problem.columns, width, registers, limits.max_blocks_per_cluster)
-
-
 _WITHOUT_SUMS = Kernel("nn/layer_norm/backward_rows.cu", name="layer_norm_backward")
 _WITH_SUMS = Kernel("nn/layer_norm/backward_sums.cu", name="layer_norm_backward")
 

@@ -10,10 +10,10 @@ import numpy as np
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import asarray
-from ..fused import is_int
+from ..fused import is_int, of_axes
 from ..resampling import bands
 from ..resampling.function import area
-from .function import avg_pool1d, avg_pool2d, checked, max_pool1d, max_pool2d, max_pool3d, of_axes
+from .function import avg_pool1d, avg_pool2d, checked, max_pool1d, max_pool2d, max_pool3d
 
 #: A size for all axes, or one for each, where None keeps that of the input.
 Output = int | None | Sequence[int | None]

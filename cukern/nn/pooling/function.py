@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from ...array.creation import asarray
 from ...cache import Cache, options_key
 from ...elementwise.operands import require_array
 from ...function import Function
-from ..fused import common_dtype, layouts_of, several
+from ..fused import AXES, common_dtype, layouts_of, of_axes, several
 from ..resampling import bands
 from ..resampling.function import resampled
 from . import families
@@ -80,37 +79,8 @@ def _at_winners(x: Array, winners: Array, windows: Windows) -> Array:
     return ops.reshape(taken, winners.shape)
 
 
-#: The trailing axes of an array by their number, as error messages show them.
-_AXES = {1: "L", 2: "H, W", 3: "D, H, W"}
 #: A size for all axes, or one for each.
 Sizes = int | Sequence[int]
-F = TypeVar("F", bound=Callable[..., Array])
-
-
-def of_axes(name: str, count: int, given: str, result: str, **more: str) -> Callable[[F], F]:
-    """Name a function of arrays that are pooled along so many axes, and finish its docstring.
-
-    Args:
-        name: the public name.
-        count: of axes, in whose words the docstring is put: there they stand in braces.
-        given, result: the arguments and the result of a doctest, which follows.
-        more: other words that it has in braces.
-    """
-    words = {
-        "axes": _AXES[count],
-        "whole": ("line", "plane", "volume")[count - 1],
-        "result": ("length", "rows, columns", "depth, rows, columns")[count - 1],
-        "kernel": "the window's length" if count == 1 else "the window's sizes; an int for all",
-        "number": f"the number of windows{' along each axis; an int for all' if count > 1 else ''}",
-    }
-
-    def put(function: F) -> F:
-        text = inspect.cleandoc(function.__doc__ or "").format(**words, **more)
-        function.__doc__ = f"{text}\n\n>>> import cukern as ck\n>>> ck.nn.{name}({given}).tolist()\n{result}"
-        function.__name__ = function.__qualname__ = name
-        return function
-
-    return put
 
 
 class _Axis(NamedTuple):
@@ -138,7 +108,7 @@ def _windows(rows: _Axis, columns: _Axis | None = None) -> Windows:
 
 def checked(name: str, x: Array, count: int) -> Array:
     """The array, of one of the two forms that are pooled along ``count`` axes."""
-    x, axes = require_array(x, name), _AXES[count]
+    x, axes = require_array(x, name), AXES[count]
     common_dtype(name, {"x": x})
     if x.ndim not in (count + 1, count + 2):
         raise ValueError(f"{name}: x: expected shape (N, C, {axes}) or (C, {axes}), got {x.shape}")

@@ -1,1 +1,0 @@
-"""The LLTM recurrent cell: one step, sequences, and single-launch kernels for small steps."""

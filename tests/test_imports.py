@@ -19,8 +19,8 @@ import cukern
 OTHERS = {"numpy", "ml_dtypes"}
 #: Parts of ``cukern`` that it loads.
 ROOMS = set(
-    "array autodiff cache capture device dtypes elementwise errors files function index jit kernel launch linear namespace "
-    "ops pytree reduction shape text transforms tree".split()
+    "array autodiff cache capture device dtypes elementwise errors files function index jit kernel launch linear "
+    "namespace ops pytree reduction shape text transforms tree".split()
 )
 #: What it does not load, though a part of one of these packages is loaded, or Python's own library has it.
 HEAVY = {

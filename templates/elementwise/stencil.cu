@@ -53,9 +53,12 @@ struct Window {
     Pack< << inputs[g.k].type >>, << g.width >> > g<< loop.index0 >>[<< g.lines | length >>][<< g.pieces >>];
 <% endfor %>
 
-    // `inner`: whether all of it is between the first column and the last that a view has.
-    __device__ __forceinline__ void load(const Memory& memory, const Strip& strip, index j, index columns, bool inner) {
+    __device__ __forceinline__ void load(const Memory& memory, const Strip& strip, index j, index columns) {
         const Layout& layout = memory.layout;
+<% if width > 1 %>
+        // Whether all of it is between the first column and the last that a view has.
+        const bool inner = j >= << first >> && j + << last >> <= columns;
+<% endif %>
 <% for inner in (true, false) if inner or width > 1 %>
         << "if (inner) {" if inner and width > 1 else "} else {" if not inner >>
 <% for g in groups %>
@@ -84,72 +87,73 @@ struct Window {
         return expression(same<% for x in inputs if x.access != "one" %>, cast< << x.compute >> >(g<< x.group >>[<< x.line >> + r][(c + << x.column >>) / << x.width >>].at[(c + << x.column >>) % << x.width >>])<% endfor %>);
     }
 };
+// A patch of each output.
 struct Outputs {
 <% for y in outputs %>
-    Pack< << y.type >>, width> y<< loop.index0 >>;
+    Pack< << y.type >>, width> y<< loop.index0 >>[height];
 <% endfor %>
+
+    __device__ __forceinline__ void put(int r, int c, Values values) {
+<% for y in outputs %>
+        y<< loop.index0 >>[r].at[c] = values.y<< loop.index0 >>;
+<% endfor %>
+    }
+    // Stores the patch; whole warps do so where outputs are staged.
+    __device__ __forceinline__ void store(const Memory& memory, const Strip& strip, index j, index columns) const {
+<% if staged %>
+        const int thread = int(threadIdx.x), lane = thread % 32;
+<% for y in staged %>
+        __shared__ __align__(16) << y.type >> staged<< y.k >>[height][block * width];
+#pragma unroll
+        for (int r = 0; r < height; ++r) store_pack(&staged<< y.k >>[r][thread * width], y<< y.k - inputs | length >>[r]);
+<% endfor %>
+        __syncwarp();
+<% endif %>
+#pragma unroll
+        for (int r = 0; r < height; ++r) {
+            if (strip.row + r < strip.begin) continue;
+<% for y in outputs %>
+<% set to = "memory.y%d + (strip.offset[%d] + r * memory.layout.stride[%d][outer - 1]" % (loop.index0, y.table, y.table) %>
+<% if y.access == "single" %>
+            *(<< to >> + j)) = y<< loop.index0 >>[r].at[0];
+<% elif y.access == "pack" %>
+            if (j + width <= columns) {
+                ::store(<< to >> + j), y<< loop.index0 >>[r]);
+            } else {
+#pragma unroll
+                for (int c = 0; c < width; ++c)
+                    if (j + c < columns) *(<< to >> + j + c)) = y<< loop.index0 >>[r].at[c];
+            }
+<% else %>
+#pragma unroll
+            for (int c = 0; c < width; ++c) {
+                const index i = j + c * 32 - lane * (width - 1);
+                if (i < columns) *(<< to >> + i)) = staged<< y.k >>[r][(thread - lane) * width + c * 32 + lane];
+            }
+<% endif %>
+<% endfor %>
+        }
+    }
 };
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
     Layout layout, << index >> rows, << index >> columns, << index >> strips)
 {
-<% for y in staged %>
-    __shared__ __align__(16) << y.type >> staged<< y.k >>[height][block * width];
-<% endfor %>
-    const int thread = int(threadIdx.x);
-    const index number = index(blockIdx.y) * (block / lanes) + thread / lanes;
-    const index j = (index(blockIdx.x) * lanes + thread % lanes) * width;
+    const index number = index(blockIdx.y) * (block / lanes) + index(threadIdx.x) / lanes;
+    const index j = (index(blockIdx.x) * lanes + index(threadIdx.x) % lanes) * width;
     if (number >= strips<< " || j >= columns" if not staged >>) return;
     const Memory memory{<< memory() >>layout};
     const Same same{<< same() >>};
     const Strip strip(layout, number, rows);
     Window window;
-    window.load(memory, strip, j, columns, j >= << first >> && j + << last >> <= columns);
+    window.load(memory, strip, j, columns);
     issue_loads();
-    Outputs out[height];
+    Outputs out;
 #pragma unroll
     for (int r = 0; r < height; ++r) {
 #pragma unroll
-        for (int c = 0; c < width; ++c) {
-            const Values one = window.values(same, r, c);
-<% for y in outputs %>
-            out[r].y<< loop.index0 >>.at[c] = one.y<< loop.index0 >>;
-<% endfor %>
-        }
+        for (int c = 0; c < width; ++c) out.put(r, c, window.values(same, r, c));
     }
-<% if staged %>
-    const int lane = thread % 32;
-#pragma unroll
-    for (int r = 0; r < height; ++r) {
-<% for y in staged %>
-        store_pack(&staged<< y.k >>[r][thread * width], out[r].y<< y.k - inputs | length >>);
-<% endfor %>
-    }
-    __syncwarp();
-<% endif %>
-#pragma unroll
-    for (int r = 0; r < height; ++r) {
-        if (strip.row + r < strip.begin) continue;
-<% for y in outputs %>
-<% set to = "memory.y%d + (strip.offset[%d] + r * layout.stride[%d][outer - 1]" % (loop.index0, y.table, y.table) %>
-<% if y.access == "single" %>
-        *(<< to >> + j)) = out[r].y<< loop.index0 >>.at[0];
-<% elif y.access == "pack" %>
-        if (j + width <= columns) {
-            ::store(<< to >> + j), out[r].y<< loop.index0 >>);
-        } else {
-#pragma unroll
-            for (int c = 0; c < width; ++c)
-                if (j + c < columns) *(<< to >> + j + c)) = out[r].y<< loop.index0 >>.at[c];
-        }
-<% else %>
-#pragma unroll
-        for (int c = 0; c < width; ++c) {
-            const index i = j + c * 32 - lane * (width - 1);
-            if (i < columns) *(<< to >> + i)) = staged<< y.k >>[r][(thread - lane) * width + c * 32 + lane];
-        }
-<% endif %>
-<% endfor %>
-    }
+    out.store(memory, strip, j, columns);
 }

@@ -149,7 +149,6 @@ MORE: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.unpackbits(a(INTEGERS.astype("uint8"))),
     lambda xp, a: xp.tril_indices(4),
     lambda xp, a: xp.triu_indices(4),
-    lambda xp, a: xp.add.reduceat(a(INTEGERS), ROWS.clip(0)),
     lambda xp, a: xp.asarray([a(X), a(Y)]),
     lambda xp, a: [
         getattr(xp, name)(a(np.tile(M, 6)), axis=1) for name in ("max", "min", "argmax", "argmin")

@@ -20,7 +20,6 @@ from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..errors import DeviceError
 from ..kernel import Kernel
-from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import allocate, launch, on
 from ..kernel.sizes import divide_up
 from ..shape.joins import stack
@@ -37,9 +36,6 @@ __all__ = [
     "nonzero",
     "searchsorted",
 ]
-
-_NONZERO = by_numpy("nonzero", least=0)(np.ndarray.nonzero)
-_COMPRESS = by_numpy("compress")(np.ndarray.compress)
 
 _SEARCH = Kernel("index/search.cu", block=256)
 _INTERP = Kernel("index/interp.cu", block=256)
@@ -245,8 +241,6 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
     x = require_array(x, "nonzero")
     if not x.ndim:
         raise ValueError("nonzero: x: expected at least one axis, got a 0-d array")
-    if (found := _NONZERO(x)) is not None:
-        return found  # type: ignore[no-any-return]
     return tuple(indices_of_true(_flags(x)))
 
 
@@ -281,8 +275,6 @@ def compress(condition: Any, x: Array, /, axis: int | None = None) -> Array:
         ValueError: ``condition`` is not a vector.
         IndexError: ``condition`` is true beyond the end of the axis.
     """
-    if type(condition) is type(x) is Array and (chosen := _COMPRESS(x, condition, axis)) is not None:
-        return chosen  # type: ignore[no-any-return]
     flags, x = require_arrays((condition, x), "compress", ("condition", "x"))
     if flags.ndim != 1:
         raise ValueError(f"compress: condition: expected one axis, got shape {flags.shape}")

@@ -213,13 +213,6 @@ def _gradient_along(x: Array, axis: int, spacing: Any, edge_order: int) -> Array
     return concat([first, inside, last], axis=axis)
 
 
-@by_numpy("gradient", warns=True)
-def _slopes(data: Any, edge_order: Any) -> Any:
-    if data.ndim > 1 or data.dtype.kind not in "fc":
-        return "of several axes, or integers"
-    return np.gradient(data, edge_order=edge_order)
-
-
 @public
 def gradient(
     x: Array, /, *spacing: Any, axis: int | tuple[int, ...] | None = None, edge_order: int = 1
@@ -244,8 +237,6 @@ def gradient(
     if edge_order not in (1, 2):
         raise ValueError(f"gradient: edge_order: expected 1 or 2, got {edge_order}")
     axes = normalize_axes(axis, x.ndim, "gradient")
-    if not spacing and axes and (slope := _slopes(x, edge_order)) is not None:
-        return slope
     wide, result = _floating(x), x.dtype
     if x.dtype not in dtypes.INEXACT:
         points = [one.dtype for one in spacing if isinstance(one, (Array, np.ndarray))]

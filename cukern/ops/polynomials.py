@@ -232,19 +232,8 @@ def any_polynomial(operands: Sequence[Any]) -> bool:
     return True in (isinstance(operand, (poly1d, np.poly1d)) for operand in operands)
 
 
-@by_numpy("polyadd", alike=True, warns=True)
-def _combined_at_end(p: Any, q: Any, name: str) -> Any:
-    if not 0 < q.size <= p.size:
-        return "the second is longer, or empty"
-    result = p.copy()
-    getattr(np, name)(p[p.size - q.size :], q, out=result[p.size - q.size :])
-    return result
-
-
 def _combined(p: Array, q: Array, function: Any) -> Array:
     """``function`` of two vectors, the shorter one behind zeros."""
-    if (combined := _combined_at_end(p, q, function.name)) is not None:
-        return combined  # type: ignore[no-any-return]
     size = max(p.size, q.size)
     wide = [x if x.size == size else concat([zeros(size - x.size, x.dtype, x.device), x]) for x in (p, q)]
     return function(*wide)  # type: ignore[no-any-return]

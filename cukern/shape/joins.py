@@ -26,7 +26,7 @@ from ..elementwise.operands import (
     view,
 )
 from ..elementwise.ufunc import Casting, can_cast, one_out, written
-from ..kernel.by_numpy import LARGE, by_numpy
+from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import on, one_device
 from .copy import copier, write
 from .join_rows import TOGETHER, Rows, Together, rows_of
@@ -153,9 +153,10 @@ class _Join:
             (*whole, start, ...) if adds_axis else (*whole, slice(start, end))
             for start, end in pairwise(ends)
         ]
-        few = self._whole.on_host and self._whole.size < LARGE and all(one.dtype == dtype for one in layouts)
+        on_host = self._whole.on_host
         #: Where NumPy joins them at once, the axis.
-        self._axis = axis if few and not adds_axis else None
+        alike = on_host and not adds_axis and all(one.dtype == dtype for one in layouts)
+        self._axis = axis if alike else None
         strides = self._whole.strides
         kept = (*strides[:axis], *strides[axis + 1 :]) if adds_axis else strides
         #: Numbers of arrays, the bytes before their parts, and their copies, on a GPU.
@@ -164,24 +165,22 @@ class _Join:
         for i, (one, start) in enumerate(zip(layouts, ends, strict=False)):
             at = start * strides[axis]
             part = layout(one.device, dtype, one.shape, kept, at % ALIGNMENT == 0)
-            rows = rows_of(one, part, at) if one.size and len(layouts) > 1 else None
+            rows = rows_of(one, part, at) if one.size and len(layouts) > 1 and not on_host else None
             if rows is not None:
                 together[i] = rows
-            elif not one.on_host:
+            elif not on_host:
                 self._parts.append((i, at, copier(one, part)))
-        numbers = list(together) if self._whole.size >= LARGE or not self._whole.on_host else []
+        numbers = list(together)
         self._together = [
             Together(
                 first.device,
                 some := numbers[start : start + TOGETHER],
                 [together[i] for i in some],
-                all(layouts[i].aligned and not layouts[i].on_host for i in some),
+                all(layouts[i].aligned for i in some),
                 dtype.itemsize,
             )
             for start in range(0, len(numbers), TOGETHER)
         ]
-        if self._whole.on_host:
-            self._parts = [(i, 0, None) for i in range(len(layouts)) if i not in numbers]
 
     def __call__(self, arrays: Sequence[Array]) -> Array:
         """The joined array, on tapes that track one of ``arrays``."""
@@ -196,8 +195,8 @@ class _Join:
         if datas is not None and _concatenated(self._device, datas, self._axis, result._data):
             pass
         elif self._whole.on_host:
-            for i, *_ in self._parts:
-                write(self._device, result._data[self._keys[i]], arrays[i]._data)
+            for key, x in zip(self._keys, arrays, strict=True):
+                write(self._device, result._data[key], x._data)
         if tape.opened and self._whole.floating and (tracking := tape.tracked(arrays)) is not None:
             _, keys, tapes = tracking
             tape.record_tracked(self._operation, keys, (result,), (), tapes)

@@ -46,14 +46,6 @@ from .kept import kept, kept_of
 __all__ = ["index_add", "take", "take_along_axis"]
 
 _TAKE = by_numpy("take")(np.ndarray.take)
-#: Indices up to which NumPy starts sooner than a kernel.
-_FEW = 1 << 12
-
-
-@by_numpy("take_along_axis of few", least=0, most=None, why="it starts sooner")
-def _take_few_along(data: Any, indices: Any, axis: int | None) -> Any:
-    return "many indices" if indices.size > _FEW else np.take_along_axis(data, indices, axis)
-
 
 _checked: ContextVar[bool] = ContextVar(
     "check_indices", default=os.environ.get("CUKERN_CHECK_INDICES") == "1"
@@ -353,8 +345,6 @@ def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
         ValueError: the shapes do not fit.
     """
-    if isinstance(indices, Array) and (taken := _take_few_along(x, indices, axis)) is not None:
-        return taken  # type: ignore[no-any-return]
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     axis = normalize_axis(axis, x.ndim, "take_along_axis")

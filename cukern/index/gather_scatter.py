@@ -14,17 +14,15 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import arange, asarray
+from ..array.creation import asarray
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
 from ..device import Device, capture_hooks
 from ..device.interface import CompiledFunction, Prepared, Style
 from ..dtypes import DType
-from ..elementwise.table import equal
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, on, serial, shares, threads
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up, index_type, power_of_two
-from ..reduction.rows import all
 from ..text import Dim3
 from .kept import kept, kept_of
 from .sort import permuted, sorted_rows
@@ -55,8 +53,6 @@ _ALONG_ITEMS = 4
 _SPARSE = 8
 
 
-#: Uses of an order after which it is asked whether the indices were in order: more than a batch has, which is new.
-_MANY_USES = 24
 #: Indices whose sort takes longer than to begin another graph.
 _LONG = 1 << 18
 
@@ -203,29 +199,13 @@ class Order:
 
     Attributes:
         keys: the sorted indices.
-        positions: the former position of each; None if they were said to be in ascending order.
-        rising: whether they were in ascending order, as far as that is known.
+        order: the former position of each; None if they were said to be in ascending order.
     """
 
-    def __init__(self, keys: Array, positions: Array | None) -> None:
-        self.keys, self.positions, self.rising = keys, positions, positions is None
+    def __init__(self, keys: Array, order: Array | None) -> None:
+        self.keys, self.order = keys, order
         self._starts: dict[int, Array] = {}
         self._through: WeakKeyDictionary[Any, Order] = WeakKeyDictionary()
-        self._uses = 0
-
-    def used(self) -> Order:
-        """Note another use: after many, it is known whether the indices were rising, for which the host waits once."""
-        self._uses += 1
-        if self._uses == _MANY_USES and self.positions is not None and capture_hooks.recorder() is None:
-            with tape.stop_recording():
-                numbers = arange(self.positions.size, device=self.positions.device)
-                self.rising = bool(all(equal(self.positions, numbers)))
-        return self
-
-    @property
-    def order(self) -> Array | None:
-        """The former positions, unless they are 0, 1, ..."""
-        return None if self.rising else self.positions
 
     @property
     def indices(self) -> Any:
@@ -272,7 +252,7 @@ def ordered(device: Device, indices: Any, size: int, rising: bool = False) -> Or
                 order = Order(keys, None) if rising else Order(*sorted_rows(keys, True, False))
         if found is not None:
             found.orders[size, rising] = order
-    return order.used()
+    return order
 
 
 def _between_graphs(array: Array, size: int) -> Order:
@@ -280,8 +260,8 @@ def _between_graphs(array: Array, size: int) -> Order:
 
     def sort() -> list[Any]:
         order = ordered(array.device, kept(array, array._data.reshape(-1)), size)
-        assert order.positions is not None
-        return [one._data for one in (order.keys, order.positions, order.starts(size))]
+        assert order.order is not None
+        return [one._data for one in (order.keys, order.order, order.starts(size))]
 
     keys, positions, starts = (Array._wrap(one, array.device) for one in capture_hooks.between(sort))
     result = Order(keys, positions)

@@ -41,7 +41,7 @@ from .embed import assembled, covers, place_of
 from .gather_scatter import picked_along, put_number, put_rows
 from .plain_numbers import takes_number
 from .search import indices_of_true
-from .take import along_axis, checked_indices, gather, integers, kernel_indices, on_device_of, taken
+from .take import along_axis, checked_indices, gather, integers, kernel_indices, on_device_of, take
 
 __all__ = ["put_along_axis"]
 
@@ -176,8 +176,9 @@ def getitem(x: Array, key: Any, /) -> Array:
             return _copy_of(x, at)
         except IndexError:
             pass  # the general path below raises the error
-    picked = taken(x, key, 0) if type(key) is Array and key.dtype.kind in "iu" and x.ndim else None
-    return _getitem(x, key) if picked is None else picked
+    if not device.addressable and kind is Array and key.dtype.kind in "iu" and x.ndim:
+        return take(x, key, 0)
+    return _getitem(x, key)
 
 
 def _is_for_numpy(x: Array) -> bool:

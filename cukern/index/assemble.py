@@ -18,6 +18,7 @@ from ..elementwise.operands import (
     normalize_axes,
     normalize_axis,
     public,
+    recorded,
     require_array,
     require_arrays,
     require_each,
@@ -25,10 +26,10 @@ from ..elementwise.operands import (
 from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..elementwise.ufunc import Casting
-from ..kernel.by_numpy import by_numpy
 from ..reduction.rows import any as any_of
 from ..reduction.rows import argmax
 from ..shape.broadcast import with_repeats
+from ..shape.copy import contiguous as in_c_order
 from ..shape.joins import concat
 from ..shape.views import broadcast_arrays, broadcast_to, expand_dims, flip, moveaxis, reshape, swapaxes
 from .scan import cumulative_prod, cumulative_sum
@@ -60,16 +61,12 @@ __all__ = [
     "vstack",
 ]
 
-_COPY = by_numpy("copy")(np.ndarray.copy)
-
 
 @public
 def copy(x: Array, /) -> Array:
     """A differentiable copy of ``x`` in C order."""
     x = require_array(x, "copy")
-    if (copied := _COPY(x)) is not None:
-        return copied  # type: ignore[no-any-return]
-    return astype(x, x.dtype) if x.is_contiguous else x.contiguous()
+    return recorded("copy", x, in_c_order(x), lambda g: g)
 
 
 _copied = copy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -233,17 +233,9 @@ def reduceat(row: Elementwise, x: Any, indices: Any, axis: int, dtype: Any) -> A
     axis = normalize_axis(axis, x.ndim, row.name)
     starts = _starts(f"{row.name}.reduceat", indices, x, x.shape[axis])
     wanted = _combined_in(row, x, dtype)
-    result = folded(row, x, starts._data, axis, wanted, known is None)
     if wanted in dtypes.INEXACT and row.differentiable and tape.recording((x,)):
-
-        def pull(cotangents: tape.Arrays, saved: tape.Arrays, needs: Sequence[bool]) -> list[Array | None]:
-            with tape.Tape() as again:
-                again.watch(saved[0])
-                composed = _slices(row, saved[0], starts, axis, wanted)
-            return [again.gradient(composed, saved[0], cotangents[0])]
-
-        tape.record(f"{row.name}.reduceat", (x,), (result,), pull, (x,))
-    return result
+        return _slices(row, x, starts, axis, wanted)
+    return folded(row, x, starts._data, axis, wanted, known is None)
 
 
 def _starts(name: str, indices: Any, x: Array, n: int) -> Array:
@@ -264,8 +256,7 @@ def _starts(name: str, indices: Any, x: Array, n: int) -> Array:
         raise IndexError(f"{name}: indices: expected 0 to {n - 1}, got {data[:8].tolist()}")
     if not isinstance(indices, Array):
         return asarray(data.astype(np.int64), device=x.device)
-    # A backward may read them, when what the caller has given was written since.
-    return astype(indices.to_device(x.device), dtypes.int64, copy=bool(tape.active())).contiguous()
+    return astype(indices.to_device(x.device), dtypes.int64, copy=False).contiguous()
 
 
 def _slices(row: Elementwise, x: Array, starts: Array, axis: int, dtype: dtypes.DType) -> Array:

@@ -26,7 +26,6 @@ from ..elementwise.operands import (
     view,
 )
 from ..elementwise.ufunc import Casting, can_cast, one_out, written
-from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import on, one_device
 from .copy import copier, write
 from .join_rows import TOGETHER, Rows, Together, rows_of
@@ -113,11 +112,6 @@ def _given(name: str, result: Array, out: Array, dtype: Any, casting: Casting) -
     return written(name, result, target, casting)
 
 
-@by_numpy("concat", refusals=(), why="it starts once")
-def _concatenated(datas: Any, axis: int, out: Any) -> None:
-    np.concatenate(datas, axis, out)
-
-
 class _Join:
     """A join of arrays of given layouts, each copied, and cast, to its part of a new array.
 
@@ -130,7 +124,7 @@ class _Join:
         order: the axes of the result in memory; that of all arrays, or C order, when None.
     """
 
-    __slots__ = ("_axis", "_device", "_keys", "_operation", "_parts", "_together", "_whole")
+    __slots__ = ("_device", "_keys", "_operation", "_parts", "_together", "_whole")
 
     def __init__(
         self,
@@ -154,9 +148,6 @@ class _Join:
             for start, end in pairwise(ends)
         ]
         on_host = self._whole.on_host
-        #: Where NumPy joins them at once, the axis.
-        alike = on_host and not adds_axis and all(one.dtype == dtype for one in layouts)
-        self._axis = axis if alike else None
         strides = self._whole.strides
         kept = (*strides[:axis], *strides[axis + 1 :]) if adds_axis else strides
         #: Numbers of arrays, the bytes before their parts, and their copies, on a GPU.
@@ -191,10 +182,7 @@ class _Join:
             for i, offset, copy in self._parts:
                 if copy is not None:
                     copy(arrays[i]._operand, result._operand + offset)
-        datas = None if self._axis is None else [x._data for x in arrays]
-        if datas is not None and _concatenated(self._device, datas, self._axis, result._data):
-            pass
-        elif self._whole.on_host:
+        if self._whole.on_host:
             for key, x in zip(self._keys, arrays, strict=True):
                 write(self._device, result._data[key], x._data)
         if tape.opened and self._whole.floating and (tracking := tape.tracked(arrays)) is not None:

@@ -37,7 +37,7 @@ from ..kernel.strides import repeated
 from ..shape.copy import write
 from ..shape.known_views import known, viewed
 from ..shape.views import moveaxis, reshape
-from .embed import assembled, covers, place_of
+from .embed import assembled, covers
 from .gather_scatter import picked_along, put_number, put_rows
 from .plain_numbers import takes_number
 from .search import indices_of_true
@@ -258,7 +258,7 @@ def _basic(x: Array, key: tuple[Any, ...], written: tuple[Any, ...] | None = Non
     take = operator.itemgetter((*key, ...))
     if covers(key, shape):
         return viewed(x, take, lambda g: reshape(g, shape), name)
-    place = place_of(key, x._layout or x._planned())
+    place = key, x._layout or x._planned()
     return viewed(x, take, lambda g: Parts(assembled, place, g), name)
 
 

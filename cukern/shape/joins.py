@@ -28,7 +28,6 @@ from ..elementwise.operands import (
 from ..elementwise.ufunc import Casting, can_cast, one_out, written
 from ..kernel.plan import on, one_device
 from .copy import copier, write
-from .join_rows import TOGETHER, Rows, Together, rows_of
 from .known_views import items
 from .views import ravel
 
@@ -124,7 +123,7 @@ class _Join:
         order: the axes of the result in memory; that of all arrays, or C order, when None.
     """
 
-    __slots__ = ("_device", "_keys", "_operation", "_parts", "_together", "_whole")
+    __slots__ = ("_device", "_keys", "_operation", "_parts", "_whole")
 
     def __init__(
         self,
@@ -147,41 +146,22 @@ class _Join:
             (*whole, start, ...) if adds_axis else (*whole, slice(start, end))
             for start, end in pairwise(ends)
         ]
-        on_host = self._whole.on_host
         strides = self._whole.strides
         kept = (*strides[:axis], *strides[axis + 1 :]) if adds_axis else strides
-        #: Numbers of arrays, the bytes before their parts, and their copies, on a GPU.
-        self._parts: list[tuple[int, int, Prepared | None]] = []
-        together: dict[int, Rows] = {}
-        for i, (one, start) in enumerate(zip(layouts, ends, strict=False)):
+        #: The bytes before each array's part, and its copy, on a GPU.
+        self._parts: list[tuple[int, Prepared | None]] = []
+        for one, start in zip(() if first.on_host else layouts, ends, strict=False):
             at = start * strides[axis]
             part = layout(one.device, dtype, one.shape, kept, at % ALIGNMENT == 0)
-            rows = rows_of(one, part, at) if one.size and len(layouts) > 1 and not on_host else None
-            if rows is not None:
-                together[i] = rows
-            elif not on_host:
-                self._parts.append((i, at, copier(one, part)))
-        numbers = list(together)
-        self._together = [
-            Together(
-                first.device,
-                some := numbers[start : start + TOGETHER],
-                [together[i] for i in some],
-                all(layouts[i].aligned for i in some),
-                dtype.itemsize,
-            )
-            for start in range(0, len(numbers), TOGETHER)
-        ]
+            self._parts.append((at, copier(one, part)))
 
     def __call__(self, arrays: Sequence[Array]) -> Array:
         """The joined array, on tapes that track one of ``arrays``."""
         with on(self._device):
             result = Array._made(self._whole)
-            for launch in self._together:
-                launch(arrays, result)
-            for i, offset, copy in self._parts:
+            for x, (offset, copy) in zip(arrays, self._parts, strict=False):
                 if copy is not None:
-                    copy(arrays[i]._operand, result._operand + offset)
+                    copy(x._operand, result._operand + offset)
         if self._whole.on_host:
             for key, x in zip(self._keys, arrays, strict=True):
                 write(self._device, result._data[key], x._data)

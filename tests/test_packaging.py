@@ -98,6 +98,7 @@ def test_core_dependencies_are_those_that_cukern_imports() -> None:
         "numpy",
         "opt_einsum",
         "platformdirs",
+        "safetensors",
         "threadpoolctl",
         "tree_sitter",
         "tree_sitter_cuda",

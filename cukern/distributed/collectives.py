@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any
 
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array, copied
 from ..array.creation import zeros, zeros_like
 from ..array.deferred import about_to_write
+from ..array.layout import renewed
 from ..autodiff import tape
 from ..dtypes import DType
-from ..elementwise.operands import normalize_axis, require_array
+from ..elementwise.operands import normalize_axis, recorded, require_array
 from ..elementwise.ufunc import one_out, written
 from ..errors import GradientError
-from ..function import Context, Function
 from ..kernel.plan import allocate
 from .engine import REDUCTIONS, Engine, Work
 from .group import Group, world
@@ -66,8 +65,14 @@ def all_reduce(x: Array, op: str = "sum", group: Group | None = None, *, out: Ar
     _check_reduction("all_reduce", x.dtype, op)
     target = one_out("all_reduce", out)
     if target is None or tape.recording((x, target)) or not _holds(target, x):
-        result: Array = _AllReduce.apply(x, op, group)
-        return written("all_reduce", result, target)
+
+        def vjp(g: Array) -> Array:
+            _check_derivative("all_reduce", op)
+            return all_reduce(g, op, group=group)
+
+        with tape.stop_recording():
+            result = reduced(x, op, group)()
+        return written("all_reduce", recorded("all_reduce", x, result, vjp), target)
     about_to_write(target)
     reduced(x, op, group, out=target)()
     target._bump("all_reduce")
@@ -97,8 +102,16 @@ def reduce_scatter(x: Array, op: str = "sum", axis: int = 0, group: Group | None
     _check_reduction("reduce_scatter", x.dtype, op)
     axis = normalize_axis(axis, x.ndim, "reduce_scatter")
     check_divisible("reduce_scatter", x, axis, group)
+
+    def vjp(g: Array) -> Array:
+        _check_derivative("reduce_scatter", op)
+        whole = all_gather(g, group=group)
+        return whole / group.size if op == "mean" else whole
+
     leading = ops.moveaxis(x, axis, 0)
-    return ops.moveaxis(_ReduceScatter.apply(leading, op, group), 0, axis)
+    with tape.stop_recording():
+        part = scattered(leading, op, group)()
+    return ops.moveaxis(recorded("reduce_scatter", leading, part, vjp), 0, axis)
 
 
 def all_gather(x: Array, axis: int = 0, group: Group | None = None) -> Array:
@@ -119,7 +132,12 @@ def all_gather(x: Array, axis: int = 0, group: Group | None = None) -> Array:
     """
     group = _checked("all_gather", x, group)
     axis = normalize_axis(axis, x.ndim, "all_gather")
-    return ops.moveaxis(_AllGather.apply(ops.moveaxis(x, axis, 0), group), 0, axis)
+    leading = ops.moveaxis(x, axis, 0)
+    with tape.stop_recording():
+        whole = gathered(leading, group)()
+    return ops.moveaxis(
+        recorded("all_gather", leading, whole, lambda g: reduce_scatter(g, group=group)), 0, axis
+    )
 
 
 def all_to_all(x: Array, axis: int = 0, group: Group | None = None) -> Array:
@@ -142,7 +160,15 @@ def all_to_all(x: Array, axis: int = 0, group: Group | None = None) -> Array:
     group = _checked("all_to_all", x, group)
     axis = normalize_axis(axis, x.ndim, "all_to_all")
     check_divisible("all_to_all", x, axis, group)
-    return ops.moveaxis(_AllToAll.apply(ops.moveaxis(x, axis, 0), group), 0, axis)
+    leading = ops.moveaxis(x, axis, 0)
+    about, _ = _met("all_to_all", leading, group)
+    with tape.stop_recording():
+        if x.size == 0 or group.size == 1:
+            out = _fresh(leading)
+        else:
+            data, out = leading.contiguous(), _new(leading.shape, x)
+            group.engine(x.device).all_to_all(data._data, out._data, about).wait()
+    return ops.moveaxis(recorded("all_to_all", leading, out, lambda g: all_to_all(g, group=group)), 0, axis)
 
 
 def broadcast(x: Array, root: int = 0, group: Group | None = None) -> Array:
@@ -164,8 +190,17 @@ def broadcast(x: Array, root: int = 0, group: Group | None = None) -> Array:
     """
     group = _checked("broadcast", x, group)
     _check_rank("broadcast", "root", root, group)
-    result: Array = _Broadcast.apply(x, root, group)
-    return result
+    about, _ = _met("broadcast", x, group, f" from rank {root}")
+    with tape.stop_recording():
+        out = _fresh(x)
+        if x.size and group.size > 1:
+            group.engine(x.device).broadcast(out._data, root, about).wait()
+
+    def vjp(g: Array) -> Array:
+        total = all_reduce(g, group=group)
+        return total if group.rank == root else zeros_like(total)
+
+    return recorded("broadcast", x, out, vjp)
 
 
 def send(x: Array, to: int, group: Group | None = None) -> Array:
@@ -191,8 +226,14 @@ def send(x: Array, to: int, group: Group | None = None) -> Array:
     """
     group = _checked("send", x, group)
     _check_rank("send", "to", to, group, other=True)
-    zero: Array = _Send.apply(x, to, group)
-    return zero
+    about = _met_pair(x, group.rank, to, group)
+    if x.size:
+        with tape.stop_recording():
+            data = x.contiguous()
+        group.engine(x.device).send(data._data, to, about).wait()
+    like = x._planned()
+    zero = zeros((), dtype=like.dtype, device=like.device)
+    return recorded("send", x, zero, lambda g: recv(Array._made(renewed(like)), to, group))
 
 
 def recv(like: Array, source: int, group: Group | None = None) -> Array:
@@ -215,8 +256,15 @@ def recv(like: Array, source: int, group: Group | None = None) -> Array:
     """
     group = _checked("recv", like, group)
     _check_rank("recv", "source", source, group, other=True)
-    result: Array = _Receive.apply(like, source, group)
-    return result
+    about = _met_pair(like, source, group.rank, group)
+    out = _new(like.shape, like)
+    if like.size:
+        group.engine(like.device).receive(out._data, source, about).wait()
+
+    def vjp(g: Array) -> None:
+        send(g, source, group)
+
+    return recorded("recv", like, out, vjp)
 
 
 def barrier(group: Group | None = None) -> None:
@@ -236,107 +284,6 @@ def barrier(group: Group | None = None) -> None:
     for engine_device in group.devices():
         engine_device.synchronize()
     group.meet("barrier")
-
-
-class _AllReduce(Function):
-    @staticmethod
-    def forward(ctx: Context, x: Array, op: str, group: Group) -> Array:
-        ctx.op, ctx.group = op, group  # type: ignore[attr-defined]
-        return reduced(x, op, group)()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Array) -> Any:
-        _check_derivative("all_reduce", ctx.op)
-        return all_reduce(grad, ctx.op, group=ctx.group), None, None
-
-
-class _ReduceScatter(Function):
-    @staticmethod
-    def forward(ctx: Context, x: Array, op: str, group: Group) -> Array:
-        ctx.op, ctx.group = op, group  # type: ignore[attr-defined]
-        return scattered(x, op, group)()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Array) -> Any:
-        _check_derivative("reduce_scatter", ctx.op)
-        whole = all_gather(grad, group=ctx.group)
-        return whole / ctx.group.size if ctx.op == "mean" else whole, None, None
-
-
-class _AllGather(Function):
-    @staticmethod
-    def forward(ctx: Context, x: Array, group: Group) -> Array:
-        ctx.group = group  # type: ignore[attr-defined]
-        return gathered(x, group)()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Array) -> Any:
-        return reduce_scatter(grad, group=ctx.group), None
-
-
-class _AllToAll(Function):
-    @staticmethod
-    def forward(ctx: Context, x: Array, group: Group) -> Array:
-        ctx.group = group  # type: ignore[attr-defined]
-        about, _ = _met("all_to_all", x, group)
-        data, out = x.contiguous(), _new(x.shape, x)
-        if x.size == 0 or group.size == 1:
-            return copied(data)
-        group.engine(x.device).all_to_all(data._data, out._data, about).wait()
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Array) -> Any:
-        return all_to_all(grad, group=ctx.group), None
-
-
-class _Broadcast(Function):
-    @staticmethod
-    def forward(ctx: Context, x: Array, root: int, group: Group) -> Array:
-        ctx.root, ctx.group = root, group  # type: ignore[attr-defined]
-        about, _ = _met("broadcast", x, group, f" from rank {root}")
-        out = _fresh(x)
-        if x.size and group.size > 1:
-            group.engine(x.device).broadcast(out._data, root, about).wait()
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Array) -> Any:
-        total = all_reduce(grad, group=ctx.group)
-        return (total if ctx.group.rank == ctx.root else zeros_like(total)), None, None
-
-
-class _Send(Function):
-    @staticmethod
-    def forward(ctx: Context, x: Array, to: int, group: Group) -> Array:
-        ctx.to, ctx.group, ctx.like = to, group, x.shape  # type: ignore[attr-defined]
-        ctx.dtype, ctx.device = x.dtype, x.device  # type: ignore[attr-defined]
-        about = _met_pair(x, group.rank, to, group)
-        data = x.contiguous()
-        if x.size:
-            group.engine(x.device).send(data._data, to, about).wait()
-        return zeros((), dtype=x.dtype, device=x.device)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Array) -> Any:
-        like = Array._wrap(allocate(ctx.device, ctx.like, ctx.dtype), ctx.device)
-        return recv(like, ctx.to, ctx.group), None, None
-
-
-class _Receive(Function):
-    @staticmethod
-    def forward(ctx: Context, like: Array, source: int, group: Group) -> Array:
-        ctx.source, ctx.group = source, group  # type: ignore[attr-defined]
-        about = _met_pair(like, source, group.rank, group)
-        out = _new(like.shape, like)
-        if like.size:
-            group.engine(like.device).receive(out._data, source, about).wait()
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Array) -> Any:
-        send(grad, ctx.source, ctx.group)
-        return None, None, None
 
 
 def reduced(

@@ -19,7 +19,7 @@ from .. import namespace as ops
 from .. import pytree
 from ..array import Array
 from ..autodiff.tape import stop_recording
-from ..elementwise.operands import normalize_axis
+from ..elementwise.operands import normalize_axis, recorded
 from ..function import Function
 from ..nn.attention.module import MultiHeadAttention, scaled_dot_product_attention
 from ..nn.embedding import Embedding, embedding
@@ -46,57 +46,6 @@ class _Enter(Function):
     @staticmethod
     def backward(ctx: Any, grad: Array) -> Any:
         return all_reduce(grad, group=ctx.group), None
-
-
-class _Leave(Function):
-    """The sum of the ranks' parts, on every rank (Megatron's g)."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Array, group: Group) -> Array:
-        return all_reduce(x, group=group)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Array) -> Any:
-        return grad, None
-
-
-class _Join(Function):
-    """The ranks' parts along the last axis, on every rank."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Array, group: Group) -> Array:
-        ctx.group = group
-        return all_gather(x, axis=-1, group=group)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Array) -> Any:
-        return ops.split(grad, ctx.group.size, axis=-1)[ctx.group.rank], None
-
-
-class _Gather(Function):
-    """The ranks' positions together, of which each rank computes another part of the result."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Array, group: Group) -> Array:
-        ctx.group = group
-        return all_gather(x, axis=_POSITIONS, group=group)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Array) -> Any:
-        return reduce_scatter(grad, axis=_POSITIONS, group=ctx.group), None
-
-
-class _Scatter(Function):
-    """This rank's positions of the sum of the ranks' parts."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Array, group: Group) -> Array:
-        ctx.group = group
-        return reduce_scatter(x, axis=_POSITIONS, group=group)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Array) -> Any:
-        return all_gather(grad, axis=_POSITIONS, group=ctx.group), None
 
 
 def _require(what: str, layer: object, kind: type[Module], group: object) -> None:
@@ -126,9 +75,10 @@ def _with_positions(what: str, x: Array) -> None:
 
 
 def _entered(what: str, x: Array, group: Group, sequence: bool) -> Any:
-    if sequence:
-        _with_positions(what, x)
-    return (_Gather if sequence else _Enter).apply(x, group)
+    if not sequence:
+        return _Enter.apply(x, group)
+    _with_positions(what, x)
+    return all_gather(x, axis=_POSITIONS, group=group)
 
 
 def _left(what: str, x: Array, group: Group, sequence: bool) -> Any:
@@ -140,7 +90,17 @@ def _left(what: str, x: Array, group: Group, sequence: bool) -> Any:
     if sequence:
         _with_positions(what, x)
         check_divisible(what, x, _POSITIONS, group)
-    return (_Scatter if sequence else _Leave).apply(x, group)
+        return reduce_scatter(x, axis=_POSITIONS, group=group)
+    with stop_recording():
+        total = all_reduce(x, group=group)
+    return recorded("leave", x, total, lambda g: g)  # Megatron's g
+
+
+def _joined(x: Array, group: Group) -> Array:
+    """The ranks' parts along the last axis, on every rank."""
+    with stop_recording():
+        whole = all_gather(x, axis=-1, group=group)
+    return recorded("join", x, whole, lambda g: ops.split(g, group.size, axis=-1)[group.rank])
 
 
 def _part(values: Array, axis: int, group: Group, what: str) -> Parameter:
@@ -195,8 +155,7 @@ class ColumnLinear(Module):
         """The outputs (..., outputs / ranks), or (..., outputs) if they are joined, of ``x`` (..., inputs)."""
         entered = _entered("ColumnLinear", x, self._group, self._sequence)
         own = linear(entered, self.weight, self.bias, activation=self.activation)
-        joined: Array = _Join.apply(own, self._group) if self._join else own
-        return joined
+        return _joined(own, self._group) if self._join else own
 
 
 class RowLinear(Module):

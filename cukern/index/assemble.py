@@ -19,6 +19,7 @@ from ..elementwise.operands import (
     normalize_axes,
     normalize_axis,
     public,
+    recorded,
     require_array,
     require_arrays,
     require_each,
@@ -26,13 +27,12 @@ from ..elementwise.operands import (
 from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..elementwise.ufunc import Casting
-from ..kernel.by_numpy import by_numpy
 from ..reduction.rows import any as any_of
 from ..reduction.rows import argmax
 from ..shape.broadcast import with_repeats
+from ..shape.copy import contiguous as in_c_order
 from ..shape.joins import concat
 from ..shape.views import broadcast_arrays, broadcast_to, expand_dims, flip, moveaxis, reshape, swapaxes
-from .plain_numbers import takes_number
 from .scan import cumulative_prod, cumulative_sum
 from .search import searchsorted
 from .take import take
@@ -62,21 +62,14 @@ __all__ = [
     "vstack",
 ]
 
-_COPY = by_numpy("copy")(np.ndarray.copy)
-_RESIZE = by_numpy("resize")(np.resize)
-_HSTACK = by_numpy("hstack", alike=True)(lambda _, *arrays: np.hstack(arrays))
-_VSTACK = by_numpy("vstack", alike=True)(lambda _, *arrays: np.vstack(arrays))
-_DSTACK = by_numpy("dstack", alike=True)(lambda _, *arrays: np.dstack(arrays))
-_COLUMN_STACK = by_numpy("column_stack", alike=True)(lambda _, *arrays: np.column_stack(arrays))
-
 
 @public
 def copy(x: Array, /) -> Array:
     """A differentiable copy of ``x`` in C order."""
     x = require_array(x, "copy")
-    if not traced_threads and (copied := _COPY(x)) is not None:
-        return copied  # type: ignore[no-any-return]
-    return astype(x, x.dtype) if x.is_contiguous else x.contiguous()
+    if traced_threads and x.is_contiguous:
+        return astype(x, x.dtype)
+    return recorded("copy", x, in_c_order(x), lambda g: g)
 
 
 _copied = copy
@@ -124,8 +117,6 @@ def hstack(arrays: Sequence[Array], /, *, dtype: Any = None, casting: Casting = 
     Raises:
         ValueError: there is no array, or the shapes do not fit.
     """
-    if dtype is None and (joined := _HSTACK.of(arrays)) is not None:
-        return joined  # type: ignore[no-any-return]
     result = [atleast_1d(x) for x in _listed(arrays, "hstack")]
     return concat(result, axis=0 if result[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
@@ -133,39 +124,20 @@ def hstack(arrays: Sequence[Array], /, *, dtype: Any = None, casting: Casting = 
 @public
 def vstack(arrays: Sequence[Array], /, *, dtype: Any = None, casting: Casting = "same_kind") -> Array:
     """Join arrays along the first axis, vectors as rows. Arguments and errors as in :func:`hstack`."""
-    if dtype is None and (joined := _VSTACK.of(arrays)) is not None:
-        return joined  # type: ignore[no-any-return]
     return concat([atleast_2d(x) for x in _listed(arrays, "vstack")], axis=0, dtype=dtype, casting=casting)
 
 
 @public
 def dstack(arrays: Sequence[Array], /) -> Array:
     """Join arrays along the third axis. Errors as in :func:`hstack`."""
-    if (joined := _DSTACK.of(arrays)) is not None:
-        return joined  # type: ignore[no-any-return]
     return concat([atleast_3d(x) for x in _listed(arrays, "dstack")], axis=2)
 
 
 @public
 def column_stack(arrays: Sequence[Array], /) -> Array:
     """Join matrices along the second axis; vectors are columns."""
-    if (joined := _COLUMN_STACK.of(arrays)) is not None:
-        return joined  # type: ignore[no-any-return]
     result = _listed(arrays, "column_stack")
     return concat([expand_dims(atleast_1d(x), 1) if x.ndim < 2 else x for x in result], axis=1)
-
-
-def _flat(arrays: Any) -> list[Any]:
-    """The arrays of nested lists."""
-    return [one for part in arrays for one in _flat(part)] if isinstance(arrays, list) else [arrays]
-
-
-@by_numpy("block", alike=True)
-def _blocked(*given: Any) -> Any:
-    def datas(part: Any) -> Any:
-        return [datas(one) for one in part] if isinstance(part, list) else part._data
-
-    return np.block(datas(given[-1]))
 
 
 @public
@@ -180,8 +152,6 @@ def block(arrays: Any, /) -> Array:
     >>> ck.block([[ck.ones((1, 2)), ck.zeros((1, 1))], [ck.zeros((1, 3))]]).tolist()
     [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    if isinstance(arrays, list) and (joined := _blocked.of(_flat(arrays), arrays)) is not None:
-        return joined  # type: ignore[no-any-return]
     depth, ndim = _nested(arrays)
     result = _joined(arrays, depth, max(depth, ndim))
     return result if depth else copy(result)
@@ -304,13 +274,6 @@ def rollaxis(x: Array, /, axis: int, start: int = 0) -> Array:
     return moveaxis(x, axis, target - (target > axis))
 
 
-@by_numpy("tile")
-def _tiled(data: Any, times: tuple[int, ...]) -> Any:
-    if len(times) == data.ndim == 1:
-        return np.concatenate((data,) * times[0] or (data[:0],))
-    return np.tile(data, times)
-
-
 @public
 def tile(x: Array, /, reps: int | Sequence[int]) -> Array:
     """Repeat the whole array along each axis.
@@ -331,8 +294,6 @@ def tile(x: Array, /, reps: int | Sequence[int]) -> Array:
     times = tuple(map(operator.index, entries)) if type(reps) is not int else (reps,)
     if min(times, default=0) < 0:
         raise ValueError(f"tile: reps: expected numbers of at least 0, got {times}")
-    if (tiled := _tiled(x, times)) is not None:
-        return tiled  # type: ignore[no-any-return]
     shape = x.shape
     ndim = max(len(shape), len(times))
     sizes, times = (1,) * (ndim - len(shape)) + shape, (1,) * (ndim - len(times)) + times
@@ -409,13 +370,6 @@ def _inserted(key: Any, size: int) -> Any:
     return int(indices) if not indices.ndim and indices.dtype.kind in "iu" else key
 
 
-@by_numpy("delete")
-def _closed(data: Any, axis: int, flat: bool, first: int, last: int) -> Any:
-    """An ndarray without the slices from ``first`` to ``last`` along an axis."""
-    data, whole = data.reshape(-1) if flat else data, (slice(None),) * axis
-    return np.concatenate((data[(*whole, slice(first))], data[(*whole, slice(last, None))]), axis)
-
-
 @public
 def delete(x: Array, /, obj: Any, axis: int | None = None) -> Array:
     """Remove the slices at indices ``obj`` along an axis; if ``axis`` is None, flatten ``x``.
@@ -427,8 +381,6 @@ def delete(x: Array, /, obj: Any, axis: int | None = None) -> Array:
     dim = 0 if axis is None else normalize_axis(axis, x.ndim, "delete")
     size, key = x.size if axis is None else x.shape[dim], _key(obj)
     cut = _interval(key, size)
-    if cut is not None and (closed := _closed(x, dim, axis is None, *cut)) is not None:
-        return closed  # type: ignore[no-any-return]
     if axis is None:
         x = reshape(x, (-1,))
     if cut is not None:
@@ -450,17 +402,6 @@ def _between(x: Array, axis: int, first: int, last: int) -> Array:
     return part
 
 
-@by_numpy("insert")
-def _opened(data: Any, axis: int, at: int, value: Any) -> Any:
-    """An ndarray with a slice of a number inserted along an axis."""
-    result: Any = np.empty((*data.shape[:axis], data.shape[axis] + 1, *data.shape[axis + 1 :]), data.dtype)
-    whole = (slice(None),) * axis
-    result[(*whole, slice(at))] = data[(*whole, slice(at))]
-    result[(*whole, at)] = value
-    result[(*whole, slice(at + 1, None))] = data[(*whole, slice(at, None))]
-    return result
-
-
 @public
 def insert(x: Array, /, obj: Any, values: Any, axis: int | None = None) -> Array:
     """Insert ``values`` before the indices ``obj`` along an axis; if ``axis`` is None, flatten ``x``.
@@ -473,9 +414,6 @@ def insert(x: Array, /, obj: Any, values: Any, axis: int | None = None) -> Array
     x, dim = _flattened(x, axis, "insert")
     size = x.shape[dim]
     key = _inserted(_key(obj), size)
-    one = type(key) is int and -size <= key <= size and takes_number(x, values)
-    if one and (opened := _opened(x, dim, key + size if key < 0 else key, values)) is not None:
-        return opened  # type: ignore[no-any-return]
     dtype = x.dtype if is_scalar(values) or isinstance(values, (list, tuple)) else None
     added = asarray(values, dtype, x.device).astype(x.dtype)
     if added.ndim > x.ndim and added.shape[: added.ndim - x.ndim] == (1,) * (added.ndim - x.ndim):
@@ -510,17 +448,8 @@ def resize(x: Array, /, new_shape: int | Sequence[int]) -> Array:
         raise ValueError(f"resize: new_shape: expected sizes of at least 0, got {sizes}")
     if count and not x.size:
         return zeros(sizes, x.dtype, x.device)
-    if (resized := _RESIZE(x, sizes)) is not None:
-        return resized  # type: ignore[no-any-return]
     times = -(-count // max(1, x.size))
     return reshape(tile(reshape(x, (-1,)), times)[:count], sizes)
-
-
-@by_numpy("meshgrid")
-def _gridded(*given: Any) -> Any:
-    _, *arrays, indexing = given
-    fits = {x.ndim for x in arrays} == {1} and len(arrays) > 1
-    return np.meshgrid(*arrays, indexing=indexing) if fits else "not several vectors"
 
 
 @public
@@ -540,8 +469,6 @@ def meshgrid(
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing: expected 'xy' or 'ij', got {indexing!r}")
-    if copy and not sparse and (grids := _gridded.of(arrays, indexing, grid=True)) is not None:
-        return grids  # type: ignore[no-any-return]
     result: list[Array] = []
     for i, x in enumerate(require_each(arrays, "meshgrid")):
         if x.ndim > 1:

@@ -106,7 +106,6 @@ def combined(
     mean: bool = False,
     starts: Any = None,
     through: Any = None,
-    result: Layout | None = None,
 ) -> Array:
     """Combine the rows of ``g`` (outer, count, inner) by their indices, and ``base``: (outer, size, inner).
 
@@ -120,7 +119,6 @@ def combined(
         mean: whether sums are divided by the number of their rows, not on the host.
         starts: an ndarray (size + 1,): the first row of each index, in ascending order, and the end; None to search.
         through: an ndarray (count,) of the rows of ``g`` (1, number, inner) that are meant; not on the host.
-        result: the layout of the result, in C order, if it is to have another shape; not on the host.
     """
     device = g.device
     if serial(device) and shape is None:
@@ -145,7 +143,7 @@ def combined(
             g._planned(), width // item, (outer, size, count, inner), base is not None, first._planned().dtype,
             keys._planned().dtype, how, mean, shape,
         )  # fmt: skip
-        made = Array._made(result or plan.result)
+        made = Array._made(plan.result)
         given = operands(device, (*arrays, places, first, made))
         if plan.parts is None:
             plan.all(*given)

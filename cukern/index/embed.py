@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..array import Array
-from ..array.layout import Layout
+from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
 from ..elementwise.operands import recorded
-from ..kernel.by_numpy import LARGE
-from ..kernel.plan import zeros
+from ..kernel.plan import zeroed
 from ..shape.copy import write
 from ..shape.joins import put_together
-from ..shape.remap import remap
 from ..shape.views import expand_dims
 
-
-class Place(NamedTuple):
-    """Where a view is in an array.
-
-    Attributes:
-        key: the basic index.
-        like: the layout of the array.
-        axes, before: the index by which the view has the array's axes, as :func:`.remap.remap` takes it, and where it
-            starts along each; None if the key has steps.
-    """
-
-    key: tuple[Any, ...]
-    like: Layout
-    axes: tuple[int | str | None, ...] | None
-    before: tuple[int, ...]
+#: Where a view is in an array: its basic index, and the array's layout.
+Place = tuple[tuple[Any, ...], Layout]
 
 
 def assembled(parts: Sequence[Array], places: Sequence[Place]) -> Array:
@@ -42,7 +27,7 @@ def assembled(parts: Sequence[Array], places: Sequence[Place]) -> Array:
     """
     if len(parts) == 1:
         return _embedded(parts[0], places[0])
-    keys, like = [one.key for one in places], places[0].like
+    keys, like = [key for key, _ in places], places[0][1]
     shape = like.shape
     spans = [_span(key, shape) for key in keys]
     order = sorted(range(len(parts)), key=lambda i: spans[i])
@@ -61,7 +46,7 @@ def assembled(parts: Sequence[Array], places: Sequence[Place]) -> Array:
         if tape.recording(parts):
             result = result + _embedded(part, place)
         else:
-            view = result[place.key]
+            view = result[place[0]]
             view += part
     return result
 
@@ -96,34 +81,8 @@ def _span(key: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 def _embedded(g: Array, place: Place) -> Array:
     """Zeros with ``g`` at an index: the derivative of a view."""
-    key, like, axes, before = place
-    if axes is None or (g.device.addressable and like.size < LARGE):
-        with g.device.activate():
-            data = zeros(g.device, like.shape, g.dtype)
-            write(g.device, data[(*key, ...)], g._data)
-            result = Array._wrap(data, g.device)
-    else:
-        result = remap(g, like.shape, before, "constant", index=axes, order=like.order)
+    key, like = place
+    with g.device.activate():
+        result = zeroed(fresh_layout(g.device, g.dtype, like.shape, like.order))
+        write(g.device, result._data[(*key, ...)], g._data)
     return recorded("embed", g, result, lambda gg: gg[key])
-
-
-def place_of(key: tuple[Any, ...], like: Layout) -> Place:
-    """Where the view at ``key`` is in an array of a layout."""
-    axes: list[int | str | None] = []
-    before: list[int] = []
-    sizes = iter(like.shape)
-    for part in key:
-        if part is None:
-            axes.append(0)
-        elif isinstance(part, slice):
-            start, _, step = part.indices(next(sizes))
-            if step != 1:
-                return Place(key, like, None, ())
-            axes.append(":")
-            before.append(start)
-        else:
-            n = next(sizes)
-            axes.append(None)
-            before.append(part + n if part < 0 else part)
-    rest = [0 for _ in sizes]
-    return Place(key, like, (*axes, *[":" for _ in rest]), (*before, *rest))

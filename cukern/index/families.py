@@ -12,7 +12,7 @@ from ..array import Array
 from ..array.creation import asarray
 from ..device import Device, device
 from ..launch.family import Family
-from .scan_variants import Columns, Moved, Rows, Scanning, Serial, Tiles
+from .scan_variants import Columns, Rows, Scanning, Serial, Tiles
 from .sort_variants import Merge, Radix, RadixRuns, Sorting
 
 
@@ -93,7 +93,5 @@ def sorts(where: Device, seed: int) -> Iterator[tuple[Sorting, tuple[Array, ...]
         yield Sorting((x._planned(),), draw.random() < 0.5, draw.random() < 0.2), (x,)
 
 
-SCAN: Family[Scanning] = Family(
-    "scan", Serial, Rows, Tiles, Columns, Moved, reference=scan_reference, samples=scans
-)
+SCAN: Family[Scanning] = Family("scan", Serial, Rows, Tiles, Columns, reference=scan_reference, samples=scans)
 SORT: Family[Sorting] = Family("sort", Radix, RadixRuns, Merge, reference=sort_reference, samples=sorts)

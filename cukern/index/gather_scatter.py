@@ -14,17 +14,14 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import arange, asarray
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
 from ..device import Device, capture_hooks
 from ..device.interface import CompiledFunction, Prepared, Style
 from ..dtypes import DType
-from ..elementwise.table import equal
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, on, serial, shares, threads
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up, index_type, power_of_two
-from ..reduction.rows import all
 from ..text import Dim3
 from .kept import kept, kept_of
 from .sort import permuted, sorted_rows
@@ -38,7 +35,6 @@ _PUT = Kernel("index/put.cu", block=256)
 _PUT_NUMBER = Kernel("index/put_number.cu", block=256)
 _PICK = Kernel("index/pick.cu", block=256)
 _PICK_SORTED = Kernel("index/pick_sorted.cu", block=256)
-_RANGES = Kernel("index/ranges.cu", block=256)
 _ROWS = Kernel("index/segment_rows.cu", block=256)
 _SEGMENTS = {what: Kernel(f"index/segment_{what}.cu", block=256) for what in ("keys", "starts")}
 #: Elements that one host thread moves in sequence.
@@ -55,8 +51,6 @@ _ALONG_ITEMS = 4
 _SPARSE = 8
 
 
-#: Uses of an order after which it is asked whether the indices were in order: more than a batch has, which is new.
-_MANY_USES = 24
 #: Indices whose sort takes longer than to begin another graph.
 _LONG = 1 << 18
 
@@ -203,29 +197,13 @@ class Order:
 
     Attributes:
         keys: the sorted indices.
-        positions: the former position of each; None if they were said to be in ascending order.
-        rising: whether they were in ascending order, as far as that is known.
+        order: the former position of each; None if they were said to be in ascending order.
     """
 
-    def __init__(self, keys: Array, positions: Array | None) -> None:
-        self.keys, self.positions, self.rising = keys, positions, positions is None
+    def __init__(self, keys: Array, order: Array | None) -> None:
+        self.keys, self.order = keys, order
         self._starts: dict[int, Array] = {}
         self._through: WeakKeyDictionary[Any, Order] = WeakKeyDictionary()
-        self._uses = 0
-
-    def used(self) -> Order:
-        """Note another use: after many, it is known whether the indices were rising, for which the host waits once."""
-        self._uses += 1
-        if self._uses == _MANY_USES and self.positions is not None and capture_hooks.recorder() is None:
-            with tape.stop_recording():
-                numbers = arange(self.positions.size, device=self.positions.device)
-                self.rising = bool(all(equal(self.positions, numbers)))
-        return self
-
-    @property
-    def order(self) -> Array | None:
-        """The former positions, unless they are 0, 1, ..."""
-        return None if self.rising else self.positions
 
     @property
     def indices(self) -> Any:
@@ -272,7 +250,7 @@ def ordered(device: Device, indices: Any, size: int, rising: bool = False) -> Or
                 order = Order(keys, None) if rising else Order(*sorted_rows(keys, True, False))
         if found is not None:
             found.orders[size, rising] = order
-    return order.used()
+    return order
 
 
 def _between_graphs(array: Array, size: int) -> Order:
@@ -280,8 +258,8 @@ def _between_graphs(array: Array, size: int) -> Order:
 
     def sort() -> list[Any]:
         order = ordered(array.device, kept(array, array._data.reshape(-1)), size)
-        assert order.positions is not None
-        return [one._data for one in (order.keys, order.positions, order.starts(size))]
+        assert order.order is not None
+        return [one._data for one in (order.keys, order.order, order.starts(size))]
 
     keys, positions, starts = (Array._wrap(one, array.device) for one in capture_hooks.between(sort))
     result = Order(keys, positions)
@@ -487,21 +465,3 @@ def put_number(x: Array, indices: Any, value: Any, outer: int, size: int, inner:
     number = int(np.array(value, x.dtype).view(f"u{x.itemsize}").item())
     blocks, numbers = divide_up(total, 256 // lanes), (number, total, size, indices.size, inner)
     launch_2d(device, kernel, blocks, 256, indices, x._data, *numbers, blocks_y=divide_up(inner, 4 * lanes))
-
-
-def ranges(device: Device, first: Any, counts: Any) -> tuple[Array, Array]:
-    """The row and the column of each element of ragged rows of ``counts`` elements, which begin at columns ``first``.
-
-    Args:
-        device: that of the results, which are in int64.
-        first: NumPy arrays of int64, one number a row; ``counts`` likewise.
-    """
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    total, rows = int(starts[-1]), len(counts)
-    result = allocate(device, (total,), dtypes.int64), allocate(device, (total,), dtypes.int64)
-    if total:
-        lanes = min(256, power_of_two(divide_up(total, 4 * rows)))
-        kernel = bound(_RANGES, device, 256, name=f"ranges_{lanes}", lanes=lanes)
-        inputs = [asarray(data, device=device)._data for data in (first, starts)]
-        launch_2d(device, kernel, divide_up(rows * lanes, 256), 256, *inputs, *result, rows)
-    return Array._wrap(result[0], device), Array._wrap(result[1], device)

@@ -27,18 +27,13 @@ from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..elementwise.table import where as choose
 from ..elementwise.ufunc import Casting, can_cast, checked_casting
-from ..kernel.by_numpy import MANY, by_numpy
 from ..shape.views import broadcast_to, reshape
-from .plain_numbers import takes_number
 from .search import flatnonzero
 from .subscript import getitem, setitem
 from .subscript import put as put_flat
 from .take import expect_mode, in_mode, integers, kernel_indices, take
 
 __all__ = ["copyto", "place", "put", "putmask"]
-
-#: Indices up to which NumPy checks and writes in fewer passes than kernels.
-_FEW = 1 << 13
 
 
 def _castable(name: str, value: Any, x: Array, casting: Casting = "same_kind") -> Any:
@@ -57,14 +52,6 @@ def _castable(name: str, value: Any, x: Array, casting: Casting = "same_kind") -
         what = value if is_scalar(value) else value.dtype
         raise TypeError(f"{name}: cannot cast {what} to {x.dtype}, casting={casting!r}")
     return value
-
-
-@by_numpy("copyto", alike=True)
-def _copied(target: Any, source: Any) -> str | None:
-    if target.shape != source.shape:
-        return "of two shapes"
-    target[...] = source.copy() if np.may_share_memory(target, source) else source
-    return None
 
 
 @public
@@ -90,10 +77,6 @@ def copyto(dst: Array, src: Any, casting: Casting = "same_kind", where: Any = Tr
     """
     dst = require_written(dst, "copyto", "dst")
     about_to_write(dst)
-    plain = where is True and type(src) is Array and not dst._storage.constant
-    if plain and not (dst._layout or dst._planned()).repeated and _copied(dst, src):
-        dst._bump("copyto")
-        return
     value = _castable("copyto", src, dst, casting)
     if is_scalar(where):
         where = None if where else np.zeros((), bool)
@@ -116,14 +99,6 @@ def _cycled(values: Array, count: int) -> Array:
         return broadcast_to(flat, (count,)) if flat.size == 1 else flat[:count]
     with tape.stop_recording():
         return take(flat, asarray(np.arange(count) % max(flat.size, 1), device=values.device))
-
-
-@by_numpy("put")
-def _put_number(data: Any, indices: Any, number: Any) -> str | None:
-    if indices.size >= _FEW:
-        return f"{_FEW} indices or more, which are checked first, in vectors"
-    data.reshape(-1)[indices.reshape(-1)] = number
-    return None
 
 
 @public
@@ -150,10 +125,6 @@ def put(x: Array, /, ind: Any, v: Any, mode: Literal["raise", "wrap", "clip"] = 
     x = require_written(x, "put")
     about_to_write(x)
     expect_mode(mode, "put")
-    plain = mode == "raise" and x.size >= MANY and takes_number(x, v) and x.is_contiguous
-    if plain and _put_number(x, integers(ind, x, "put"), v):
-        x._bump("put")
-        return
     number = is_scalar(v) and dtypes.result_type(x.dtype, v) == x.dtype
     _put(x, ind, v if number else require_array(v, "put", "v", x), mode)
 

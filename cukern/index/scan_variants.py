@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .. import dtypes
-from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..device.interface import Properties
 from ..dtypes import DType
@@ -22,9 +21,7 @@ from ..elementwise.print_cxx import compute_type
 from ..kernel import Kernel
 from ..kernel.sizes import divide_up, index_type, power_of_two
 from ..launch import cost
-from ..launch.family import FAMILIES
-from ..launch.variant import Launch, OfArrays, Plan, Variant
-from ..shape.views import permute_dims, reshape
+from ..launch.variant import Launch, OfArrays, Variant
 
 #: The fewest elements that a host thread scans, in one column or in several.
 _PIECE = 1 << 16
@@ -49,11 +46,6 @@ _RESIDENT = 6
 _FEW_TILES = 264
 #: Nanoseconds between two polls of the look-back.
 _PAUSE = 20
-#: Columns below which the look-back from tile to tile takes longer than moving the axis to the end, scanning and
-#: moving it back.
-_FEW_COLUMNS = 1024
-#: Tiles of such a column up to which it does not.
-_FEW_PIECES = 16
 
 
 class Scan(NamedTuple):
@@ -336,12 +328,6 @@ class Columns(Kernels):
         """Tiles of a column."""
         return max(1, divide_up(problem.sizes[1], self.block // self.lanes * self.items))
 
-    def cost(self, problem: Scanning, limits: Properties) -> float:
-        """See :class:`Variant`; while tiles of few columns wait for each other, most of a GPU is idle."""
-        outer, _, inner = problem.sizes
-        waits = outer * inner < _FEW_COLUMNS and self.pieces(problem) > _FEW_PIECES
-        return super().cost(problem, limits) * (4 if waits else 1)
-
     def launch(self, problem: Scanning, limits: Properties) -> Launch:
         """See :class:`Variant`; each column of a tile has a state."""
         (outer, n, inner), columns, pieces = problem.sizes, self.lanes * self.width, self.pieces(problem)
@@ -349,24 +335,3 @@ class Columns(Kernels):
         states = pieces * strips * columns if pieces > 1 else 0
         own = {"chained": pieces > 1, "pause": _PAUSE}
         return self.laid_out(problem, strips * pieces, n, inner, strips, problem.lead, states=states, **own)
-
-
-@dataclass(frozen=True)
-class Moved(Variant[Scanning]):
-    """Few long columns: the axis is moved to the end, scanned in rows, and moved back."""
-
-    name = "moved axis"
-    needs = (5, 0)
-    efficiency = 0.25
-    fits = Columns.fits
-
-    def plan(self, problem: Scanning, limits: Properties) -> Plan:
-        """See :class:`Variant`."""
-
-        def compute(*arrays: Array) -> Array:
-            rows = [permute_dims(reshape(x, problem.sizes), (0, 2, 1)).contiguous() for x in arrays]
-            moved = replace(problem, operands=tuple([x._planned() for x in rows]), axis=2)
-            result = FAMILIES["scan"](moved)(*rows)
-            return reshape(permute_dims(result, (0, 2, 1)).contiguous(), problem.results[0].shape)
-
-        return compute

@@ -32,23 +32,19 @@ from ..elementwise.operands import (
 )
 from ..elementwise.row import convert_scalar, is_scalar
 from ..errors import GradientError
-from ..kernel.by_numpy import LARGE, MANY, by_numpy, watchers
+from ..kernel.by_numpy import LARGE, by_numpy, watchers
 from ..kernel.plan import apart, on, raw, serial, zeros
 from ..kernel.strides import repeated
 from ..shape.copy import write
 from ..shape.known_views import known, viewed
 from ..shape.views import moveaxis, reshape
-from .embed import assembled, covers, place_of
+from .embed import assembled, covers
 from .gather_scatter import picked_along, put_number, put_rows
 from .plain_numbers import takes_number
 from .search import indices_of_true
-from .take import along_axis, checked_indices, gather, integers, kernel_indices, on_device_of, taken
+from .take import along_axis, checked_indices, gather, integers, kernel_indices, on_device_of, take
 
 __all__ = ["put_along_axis"]
-
-_GETITEM = by_numpy("x[indices]", least=0)(lambda data, at: data[at] if at.ndim else np.array(data[at]))
-_NUMBER = by_numpy("x[key] = number", why="it starts sooner")(operator.setitem)
-_PUT_ALONG = by_numpy("put_along_axis")(np.put_along_axis)
 
 
 class _Indices(NamedTuple):
@@ -187,11 +183,9 @@ def getitem(x: Array, key: Any, /) -> Array:
             return _copy_of(x, at)
         except IndexError:
             pass  # the general path below raises the error
-    picked = None
-    if x.ndim and _picks(key):
-        launches = not x.device.addressable and key.dtype.kind != "b"
-        picked = taken(x, key, 0) if launches else _GETITEM(x, key)
-    return _getitem(x, key) if picked is None else picked
+    if not device.addressable and kind is Array and key.dtype.kind in "iu" and x.ndim:
+        return take(x, key, 0)
+    return _getitem(x, key)
 
 
 def _is_for_numpy(x: Array) -> bool:
@@ -228,16 +222,6 @@ def _copy_of(x: Array, at: Any) -> Array:
     """What NumPy takes from an array of the host by indices or masks, in C order."""
     found = x._data[at]
     return Array._wrap(found if found.flags.c_contiguous else found.copy(), x.device)
-
-
-def _picks(key: Any) -> bool:
-    """Whether a key is an array of indices or a mask, which NumPy takes too."""
-    return type(key) is Array and (key.dtype.kind in "iu" or (key.dtype.kind == "b" and key.ndim > 0))
-
-
-def _is_apart(key: Array, x: Array) -> bool:
-    """Whether a key is on the device of ``x``, and no part of its memory."""
-    return key.device is x.device and key._storage is not x._storage
 
 
 #: The kinds of dtypes of indices and masks.
@@ -282,7 +266,7 @@ def _basic(x: Array, key: tuple[Any, ...], written: tuple[Any, ...] | None = Non
     take = operator.itemgetter((*key, ...))
     if covers(key, shape):
         return viewed(x, take, lambda g: reshape(g, shape), name)
-    place = place_of(key, x._layout or x._planned())
+    place = key, x._layout or x._planned()
     return viewed(x, take, lambda g: Parts(assembled, place, g), name)
 
 
@@ -489,23 +473,15 @@ Array.__getitem__, Array.__setitem__ = getitem, setitem  # type: ignore[assignme
 
 
 def _written_number(x: Array, key: Any, value: Any) -> bool:
-    """Write a number that needs no conversion to the view of a basic index; return False in other cases."""
-    if not takes_number(x, value):
+    """Write a number that needs no conversion to a GPU's view of a basic index; return False in other cases."""
+    layout, plain = x._planned(), _PLAIN.issuperset(map(type, key if type(key) is tuple else (key,)))
+    if layout.on_host or not plain or not takes_number(x, value):
         return False
-    layout = x._planned()
-    if layout.on_host and _picks(key) and _is_apart(key, x):
-        key = key._data
-    elif not _PLAIN.issuperset(map(type, key if type(key) is tuple else (key,))):
-        return False
-    if layout.on_host:
-        if not _NUMBER(layout.device, x._data, key, value):
-            return False
-    else:
-        try:
-            with on(layout.device):
-                x._data[key] = value
-        except IndexError:
-            return False  # the general path raises the error
+    try:
+        with on(layout.device):
+            x._data[key] = value
+    except IndexError:
+        return False  # the general path raises the error
     x._bump("setitem")
     return True
 
@@ -621,15 +597,7 @@ def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int | None = 
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
         ValueError: the shapes do not fit.
     """
-    require_written(x, "put_along_axis")
-    about_to_write(x)
-    if x.size >= MANY and takes_number(x, values) and isinstance(indices, Array):
-        try:
-            if _PUT_ALONG(x, integers(indices, x, "put_along_axis"), values, axis):
-                x._bump("put_along_axis")
-                return
-        except (IndexError, TypeError, ValueError):
-            pass  # the general path below raises the error
+    about_to_write(require_written(x, "put_along_axis"))
     _put_along(x, indices, values, axis)
 
 

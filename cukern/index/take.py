@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,10 +21,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import warn_of_constant
 from ..array.deferred import deferred
-from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
-from ..cache import Cache
-from ..device.interface import Prepared
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     normalize_axis,
@@ -37,23 +34,15 @@ from ..elementwise.operands import (
 from ..elementwise.ufunc import one_out, written
 from ..errors import DeviceError
 from ..kernel.by_numpy import by_numpy
-from ..kernel.plan import apart, new, on
+from ..kernel.plan import apart
 from ..shape.views import broadcast_to, reshape
 from .combine import added_along, combined, expect_added
-from .gather_scatter import gathered, gathering, picked_along
+from .gather_scatter import gathered, picked_along
 from .kept import kept, kept_of
 
 __all__ = ["index_add", "take", "take_along_axis"]
 
 _TAKE = by_numpy("take")(np.ndarray.take)
-#: Indices up to which NumPy starts sooner than a kernel.
-_FEW = 1 << 12
-
-
-@by_numpy("take_along_axis of few", least=0, most=None, why="it starts sooner")
-def _take_few_along(data: Any, indices: Any, axis: int | None) -> Any:
-    return "many indices" if indices.size > _FEW else np.take_along_axis(data, indices, axis)
-
 
 _checked: ContextVar[bool] = ContextVar(
     "check_indices", default=os.environ.get("CUKERN_CHECK_INDICES") == "1"
@@ -192,64 +181,6 @@ def _scattered(held: object, indices: Any, outer: int, size: int, inner: int, g:
     return scatter(g, indices, outer, size, inner)
 
 
-class _Taking(NamedTuple):
-    """A gather of arrays of given layouts in one launch.
-
-    Attributes:
-        launch: takes the array, the indices and the result.
-        result: its layout.
-        size: that of the axis.
-        operation: what a tape records, with the indices that it keeps.
-    """
-
-    launch: Prepared
-    result: Layout
-    size: int
-    operation: tape.Operation
-
-
-_takings: Cache[tuple[Layout, Layout, int], _Taking] = Cache()
-
-
-def taken(x: Array, indices: Array, axis: int) -> Array | None:
-    """``take(x, indices, axis)`` in one launch; None on the host, and where indices are checked or arrays copied."""
-    own, places = x._layout or x._planned(), indices._layout or indices._planned()
-    taking = _takings.get((own, places, axis))
-    if taking is None:
-        if own.on_host or not (-own.ndim <= axis < own.ndim and own.aligned and own.contiguous and own.size):
-            return None
-        if places.dtype not in (dtypes.int32, dtypes.int64) or not (places.contiguous and places.size):
-            return None
-        taking = _takings.keep((own, places, axis), _taking(own, places, axis % own.ndim))
-    if _checked.get() or indices.device is not x.device:
-        return None
-    with on(x.device):
-        (result,) = new((taking.result,))
-        taking.launch(x._operand, indices._operand, result._operand)
-    if tape.opened and (tracking := tape.tracked((x,))) is not None:
-        _, keys, tapes = tracking
-        at = kernel_indices(indices._data.reshape(-1), taking.size, x, "take", indices)
-        tape.record_tracked(taking.operation, keys, (result,), (), tapes, (at, kept_of(at)))
-    return result
-
-
-def _taking(own: Layout, places: Layout, axis: int) -> _Taking:
-    before, after, size = own.shape[:axis], own.shape[axis + 1 :], own.shape[axis]
-    sizes = math.prod(before), size, math.prod(after)
-    result = fresh_layout(own.device, own.dtype, before + places.shape + after)
-
-    def pull(cotangents: tape.Arrays, saved: object, needs: object, at: Any, held: object) -> tuple[Array]:
-        # What is kept of the indices, such as their order, is held until here.
-        (g,) = cotangents
-        if type(g) is Array and not tape.active():
-            return (combined(g, at, *sizes, result=own),)
-        g = reshape(g, (sizes[0], places.size, sizes[2]))
-        return (reshape(scatter(g, at, *sizes), own.shape),)
-
-    operation = tape.Operation("take", (own,), (result,), pull)
-    return _Taking(gathering(own, places.dtype, places.size, *sizes), result, size, operation)
-
-
 @dataclass(frozen=True)
 class Gathered:
     """Computes rows of ``y`` (1, number, inner) at ``ids``: of a :class:`~..array.deferred.Deferred`."""
@@ -309,10 +240,6 @@ def take(
     Raises:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
     """
-    if type(indices) is Array and type(axis) is int and mode == "raise" and out is None:
-        launched = taken(x, indices, axis)
-        if launched is not None:
-            return launched
     data = integers(indices, x, "take")
     if mode == "raise" and out is None and (by_host := _TAKE(x, data, axis)) is not None:
         return by_host  # type: ignore[no-any-return]
@@ -353,8 +280,6 @@ def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
         ValueError: the shapes do not fit.
     """
-    if isinstance(indices, Array) and (taken := _take_few_along(x, indices, axis)) is not None:
-        return taken  # type: ignore[no-any-return]
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     axis = normalize_axis(axis, x.ndim, "take_along_axis")

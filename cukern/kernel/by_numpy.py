@@ -127,23 +127,6 @@ class ByNumPy:
             return Array._wrap(np.asarray(result), device)
         return None if kind is str else result
 
-    def of(self, arrays: Any, *given: Any, grid: bool = False) -> Any:
-        """The same of a list or tuple of arrays alone, of which the function is given the largest one once more.
-
-        With ``grid`` the result has as many elements as the product of all sizes.
-        """
-        if type(arrays) not in (list, tuple) or not arrays:
-            return None
-        largest, most, times = arrays[0], -1, 1
-        for x in arrays:
-            if type(x) is not Array:
-                return None
-            size = (x._layout or x._ndarray).size
-            times *= size
-            if size > most:
-                largest, most = x, size
-        return self(largest, *arrays, *given, times=times // max(most, 1) if grid else 1)
-
     def explain(self, problem: tuple[str, str]) -> str:
         """Whether NumPy or kernels compute a call, and why, for its arrays and why NumPy does not."""
         about, why = problem

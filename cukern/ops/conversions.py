@@ -17,15 +17,12 @@ from ..elementwise.operands import normalize_axis, public, require_array, requir
 from ..elementwise.table import abs, pow, remainder, where
 from ..index.scan import cumulative_sum
 from ..index.sort import sort
-from ..kernel.by_numpy import by_numpy
 from ..reduction.rows import all
 from ..shape.joins import concat
 from ..shape.views import moveaxis
 from .calculus import diff
 
 __all__ = ["float_power", "real_if_close", "sort_complex", "unwrap"]
-
-_CLOSE = by_numpy("real_if_close")(lambda data, limit: bool((np.abs(data.imag) < limit).all()))
 
 
 @public
@@ -76,8 +73,7 @@ def real_if_close(x: Any, /, tol: float = 100) -> Array:
         return a
     require_constant("real_if_close", tol=tol)
     limit = tol * float(np.finfo(a.dtype).eps) if tol > 1 else tol
-    close = _CLOSE(a, limit)
-    return a.real if (all(abs(imag(a)) < limit) if close is None else close) else a
+    return a.real if all(abs(imag(a)) < limit) else a
 
 
 @public

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from ..array import Array
 from ..array.creation import ones
-from ..kernel.by_numpy import by_numpy
 from ..reduction.rows import sum
 from ..shape.joins import stack
 from ..shape.views import expand_dims, reshape
@@ -20,11 +15,9 @@ _FACTORS = 512
 
 
 def product(zeros_at: Array) -> Array:
-    """The coefficients of the product of x - r for each r, by pairs of factors; on the host factor by factor."""
+    """The coefficients of the product of x - r for each r, by pairs of factors."""
     result: Array | None = None
     first, size = 0, zeros_at.size
-    if (multiplied := _multiplied(zeros_at)) is not None:
-        return multiplied  # type: ignore[no-any-return]
     while first < size:
         count = min(_FACTORS, 1 << ((size - first).bit_length() - 1))
         some = zeros_at[first : first + count]
@@ -34,18 +27,6 @@ def product(zeros_at: Array) -> Array:
         result = factors[0] if result is None else convolve(result, factors[0])
         first += count
     assert result is not None
-    return result
-
-
-@by_numpy("poly", least=0, warns=True, why="few factors, each of few numbers")
-def _multiplied(roots: Any) -> Any:
-    """The coefficients of the product of x - r for each r of a NumPy array."""
-    if roots.size > _FACTORS or roots.dtype == np.float16:
-        return f"more than {_FACTORS} factors, or halves"
-    result = np.zeros(roots.size + 1, roots.dtype)
-    result[0] = 1
-    for i, root in enumerate(roots, 1):
-        result[1 : i + 1] -= root * result[:i]
     return result
 
 

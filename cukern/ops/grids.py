@@ -10,15 +10,14 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array.array import Array
-from ..array.creation import arange, asarray, device_of, ones
+from ..array.creation import arange, asarray, device_of, ones, tri
 from ..array.layout import Shape, shape_of
-from ..device import Device, current
+from ..device import Device
 from ..elementwise.function import astype
+from ..elementwise.logic import logical_not
 from ..elementwise.operands import require_array, require_each
 from ..elementwise.row import is_scalar
-from ..index.gather_scatter import ranges
 from ..index.search import flatnonzero, nonzero
-from ..kernel.by_numpy import by_numpy
 from ..shape.joins import concat, stack
 from ..shape.views import broadcast_arrays, broadcast_to, reshape, tril, triu
 from .spaces import linspace
@@ -180,11 +179,6 @@ def mask_indices(
     return nonzero(mask_func(ones((n, n), dtypes.int64, device), k))
 
 
-_WHOLE = "NumPy's own way, in one pass"
-_INDICES = by_numpy("indices", refusals=(), why=_WHOLE)(np.indices)
-_TRIL, _TRIU = (by_numpy(f.__name__, refusals=(), why=_WHOLE)(f) for f in (np.tril_indices, np.triu_indices))
-
-
 def indices(
     dimensions: Shape,
     dtype: npt.DTypeLike | None = None,
@@ -202,10 +196,6 @@ def indices(
     """
     sizes = shape_of(dimensions)
     wanted = dtypes.default_int if dtype is None else dtypes.as_dtype(dtype)
-    where = Device(device) if device is not None else current()
-    dense = not sparse and not dtypes.info(wanted).extension
-    if dense and (grid := _INDICES(where, sizes, wanted)) is not None:
-        return grid
     lines = [arange(n, dtype=wanted, device=device) for n in sizes]
     result = [
         reshape(x, tuple(-1 if i == axis else 1 for i in range(len(sizes)))) for axis, x in enumerate(lines)
@@ -247,11 +237,6 @@ def diag_indices_from(x: Array, /) -> tuple[Array, ...]:
     return diag_indices(shape[0], len(shape), device=x.device)
 
 
-def _diagonal_at(n: int, k: int, m: int | None) -> Any:
-    """The column of the ``k``-th diagonal in each of ``n`` rows of ``m`` columns; the nearest end beyond them."""
-    return np.clip(np.arange(n, dtype=np.int64) + k, 0, n if m is None else max(m, 0))
-
-
 def tril_indices(
     n: int, k: int = 0, m: int | None = None, *, device: Device | str | None = None
 ) -> tuple[Array, ...]:
@@ -260,22 +245,14 @@ def tril_indices(
     >>> [places.tolist() for places in tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
     """
-    where = Device(device) if device is not None else current()
-    if (indices := _TRIL(where, n, k, m)) is not None:
-        return indices  # type: ignore[no-any-return]
-    ends = _diagonal_at(n, k + 1, m)
-    return ranges(where, np.zeros_like(ends), ends)
+    return nonzero(tri(n, m, k, dtypes.bool_, device=device))
 
 
 def triu_indices(
     n: int, k: int = 0, m: int | None = None, *, device: Device | str | None = None
 ) -> tuple[Array, ...]:
     """The row and column indices on and above the ``k``-th diagonal of ``n`` rows and ``m`` columns."""
-    where = Device(device) if device is not None else current()
-    if (indices := _TRIU(where, n, k, m)) is not None:
-        return indices  # type: ignore[no-any-return]
-    first = _diagonal_at(n, k, m)
-    return ranges(where, first, (n if m is None else max(m, 0)) - first)
+    return nonzero(logical_not(tri(n, m, k - 1, dtypes.bool_, device=device)))
 
 
 def _matrix(x: Array, name: str) -> tuple[int, int]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 import operator
-from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -25,16 +23,15 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import public, require_array
 from ..elementwise.row import is_scalar
 from ..elementwise.table import greater, greater_equal, isnan, where
-from ..index.search import compress, searchsorted
+from ..index.search import searchsorted
 from ..index.take import index_add
 from ..kernel import Kernel
 from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import allocate, launch, serial, zeros
 from ..kernel.sizes import divide_up
-from ..reduction.rows import any, max, min, std, sum
+from ..reduction.rows import any, max, min, sum
 from ..shape.views import flip, reshape
 from .calculus import diff
-from .statistics import percentile
 
 __all__ = ["bincount", "digitize", "histogram", "histogram_bin_edges"]
 
@@ -177,75 +174,21 @@ def shown_edges(edges: Array, rule: str, x: Array) -> Array:
     return astype(edges, dtypes.get_default_dtype(), copy=False)
 
 
-def _sturges(x: Array, spread: float) -> float:
-    return spread / (math.log2(x.size) + 1)
-
-
-def _freedman_diaconis(x: Array, spread: float) -> float:
-    low, high = percentile(x, [25.0, 75.0]).tolist()
-    return float(2 * (high - low) * x.size ** (-1 / 3))
-
-
-def _doane(x: Array, spread: float) -> float:
-    n = x.size
-    wide = astype(x, dtypes.float64)
-    sigma = std(wide).item()
-    if n <= 2 or not sigma:
-        return 0.0
-    skew = math.fabs((sum(((wide - wide.mean()) / sigma) ** 3) / n).item())
-    error = math.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))
-    return spread / (1 + math.log2(n) + math.log2(1 + skew / error))
-
-
-def _stone(x: Array, spread: float, ends: Any = None) -> float:
-    """The width with the least error by leave-one-out cross-validation, of all numbers of bins up to a bound.
-
-    C. J. Stone, "An asymptotically optimal histogram selection rule", 1984.
-    """
-    n = x.size
-    if n < 2 or not spread:
-        return 0.0
-
-    def error(bins: int) -> float:
-        shares = histogram(x, bins, ends)[0].numpy() / n
-        return float((2 - (n + 1) * shares.dot(shares)) * bins / spread)
-
-    return spread / builtins.min(builtins.range(1, builtins.max(100, int(math.sqrt(n))) + 1), key=error)
-
-
-#: The rules for the width of bins, from the size and the spread of a sample, by NumPy's names.
-_WIDTHS: dict[str, Callable[..., float]] = {
-    "sqrt": lambda x, spread: spread / math.sqrt(x.size),
-    "sturges": _sturges,
-    "rice": lambda x, spread: spread / (2 * x.size ** (1 / 3)),
-    "scott": lambda x, _: (24 * math.pi**0.5 / x.size) ** (1 / 3) * std(astype(x, dtypes.float64)).item(),
-    "doane": _doane,
-    "fd": _freedman_diaconis,
-    "stone": _stone,
-    "auto": lambda x, spread: sorted(
-        (_sturges(x, spread), sorted((_freedman_diaconis(x, spread), spread / math.sqrt(x.size) / 2))[1])
-    )[0],
-}
+#: NumPy's names of rules for the width of bins.
+_RULES = ("auto", "doane", "fd", "rice", "scott", "sqrt", "stone", "sturges")
 
 
 def _estimated(name: str, x: Array, rule: str, range: Any, weights: Any) -> int:
-    """The number of bins by a rule; waits for the device."""
-    if rule not in _WIDTHS:
-        raise ValueError(f"{name}: bins: expected one of {', '.join(_WIDTHS)}, got {rule!r}")
+    """The number of bins by a rule, which NumPy computes on the host."""
+    if rule not in _RULES:
+        raise ValueError(f"{name}: bins: expected one of {', '.join(_RULES)}, got {rule!r}")
     if weights is not None:
         raise TypeError(f"{name}: bins: {rule!r} is for data without weights")
-    low, high = (end.item() for end in _outer(name, x, range))
-    if low == high:
-        low, high = low - 0.5, high + 0.5
-    if range is not None:
-        x = compress((x >= low) & (x <= high), x)
-    if not x.size:
-        return 1
-    given = (range,) if rule == "stone" else ()
-    width = _WIDTHS[rule](x, max(x).item() - min(x).item(), *given)
-    if dtypes.info(x.dtype).kind in "iu" and 0 < width < 1:
-        width = 1.0
-    return math.ceil((high - low) / width) if width else 1
+    _outer(name, x, range)  # whose errors are this function's
+    data = x.numpy()
+    data = data.astype(np.float64) if x.dtype in dtypes.FLOATS else data
+    ends = None if range is None else (float(range[0]), float(range[1]))
+    return np.histogram_bin_edges(data, rule, ends).size - 1
 
 
 def find_edges(name: str, x: Array, bins: Any, range: Any, weights: Any) -> tuple[Array, str]:

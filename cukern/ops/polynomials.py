@@ -13,12 +13,12 @@ from ..array import Array
 from ..array.creation import arange, asarray, eye, ones, zeros, zeros_like
 from ..elementwise.complex_rows import conj, imag, real
 from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
 from ..elementwise.operands import first_array, public, require_array, require_constant
 from ..elementwise.row import is_scalar
 from ..elementwise.table import abs, add, divide, subtract
 from ..index.assemble import trim_zeros
 from ..index.sort import sort
-from ..kernel.by_numpy import by_numpy
 from ..reduction.rows import all, any
 from ..shape.joins import concat, stack
 from ..shape.views import reshape
@@ -232,19 +232,8 @@ def any_polynomial(operands: Sequence[Any]) -> bool:
     return True in (isinstance(operand, (poly1d, np.poly1d)) for operand in operands)
 
 
-@by_numpy("polyadd", alike=True, warns=True)
-def _combined_at_end(p: Any, q: Any, name: str) -> Any:
-    if not 0 < q.size <= p.size:
-        return "the second is longer, or empty"
-    result = p.copy()
-    getattr(np, name)(p[p.size - q.size :], q, out=result[p.size - q.size :])
-    return result
-
-
 def _combined(p: Array, q: Array, function: Any) -> Array:
     """``function`` of two vectors, the shorter one behind zeros."""
-    if (combined := _combined_at_end(p, q, function.name)) is not None:
-        return combined  # type: ignore[no-any-return]
     size = max(p.size, q.size)
     wide = [x if x.size == size else concat([zeros(size - x.size, x.dtype, x.device), x]) for x in (p, q)]
     return function(*wide)  # type: ignore[no-any-return]
@@ -349,24 +338,15 @@ def polyval(p: Any, x: Any, /) -> Any:
         result = inner * 0
     else:
         inner = asarray(x, device=p.device) if _is_number(x) else require_array(x, "polyval", "x", p)
-        if (result := _horner(inner, p)) is not None:
-            return result
         result = zeros_like(inner)
     for i in range(p.size):
-        result = result * inner + p[i]
+        result = _step(result, inner, p[i]) if isinstance(result, Array) else result * inner + p[i]
     return result
 
 
-@by_numpy("polyval", alike=True, warns=True)
-def _horner(x: Any, coefficients: Any) -> Any:
-    """A polynomial of NumPy's arrays, evaluated in the memory of the result."""
-    if x.dtype == np.bool_:
-        return "of bools"
-    result = np.zeros_like(x, order="C")
-    for one in coefficients:
-        np.multiply(result, x, out=result)
-        np.add(result, one, out=result)
-    return result
+@fuse
+def _step(result: Any, x: Any, coefficient: Any) -> Any:
+    return result * x + coefficient
 
 
 @public

@@ -29,7 +29,6 @@ from ..elementwise.table import where
 from ..errors import GradientError
 from ..index.plain_numbers import takes_number
 from ..index.take import scatter, take
-from ..kernel.by_numpy import by_numpy
 from ..linear.diagonals import diagonal
 from ..shape.joins import stack, unstack
 from ..shape.views import broadcast_arrays, expand_dims, moveaxis, reshape
@@ -42,8 +41,6 @@ __all__ = [
     "select",
     "sliding_window_view",
 ]
-
-_FILL = by_numpy("fill_diagonal", why="it starts sooner")(operator.setitem)
 
 
 @public
@@ -179,11 +176,6 @@ def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
         raise ValueError(f"fill_diagonal: x: expected two axes, or more of one size, got shape {x.shape}")
     about_to_write(x)
     rows, columns = x.shape[0], x.shape[1]
-    plain = x.ndim == 2 and x.device.addressable and x.is_contiguous and takes_number(x, val)
-    every = slice(0, x.size if wrap else columns * columns, columns + 1)
-    if plain and _FILL(x.device, x._data.reshape(-1), every, val):
-        x._bump("fill_diagonal")
-        return
     if x.ndim == 2 and not (wrap and rows > columns):
         diagonal(x)[...] = val if takes_number(x, val) else _in_turn(x, val, min(rows, columns))
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +19,10 @@ from ..elementwise.operands import normalize_axes, normalize_axis, require_array
 from ..elementwise.row import is_scalar
 from ..elementwise.table import where as choose
 from ..index.fold import folded
-from ..index.gather_scatter import ranges
 from ..index.segments import segment_max, segment_min, segment_prod, segment_sum
 from ..index.subscript import getitem, setitem
 from ..index.take import take, wraps
 from ..index.update import numbers
-from ..kernel.by_numpy import by_numpy
 from ..reduction.function import masked
 from ..reduction.rows import sum
 from ..shape.joins import concat, stack
@@ -233,21 +231,11 @@ def reduceat(row: Elementwise, x: Any, indices: Any, axis: int, dtype: Any) -> A
     if not x.ndim:
         raise TypeError(f"{row.name}.reduceat: expected an array of at least one axis, got a 0-d array")
     axis = normalize_axis(axis, x.ndim, row.name)
-    if dtype is None and (result := _combined_slices(x, indices, axis, row.name)) is not None:
-        return result  # type: ignore[no-any-return]
     starts = _starts(f"{row.name}.reduceat", indices, x, x.shape[axis])
     wanted = _combined_in(row, x, dtype)
-    result = folded(row, x, starts._data, axis, wanted, known is None)
     if wanted in dtypes.INEXACT and row.differentiable and tape.recording((x,)):
-
-        def pull(cotangents: tape.Arrays, saved: tape.Arrays, needs: Sequence[bool]) -> list[Array | None]:
-            with tape.Tape() as again:
-                again.watch(saved[0])
-                composed = _slices(row, saved[0], starts, axis, wanted)
-            return [again.gradient(composed, saved[0], cotangents[0])]
-
-        tape.record(f"{row.name}.reduceat", (x,), (result,), pull, (x,))
-    return result
+        return _slices(row, x, starts, axis, wanted)
+    return folded(row, x, starts._data, axis, wanted, known is None)
 
 
 def _starts(name: str, indices: Any, x: Array, n: int) -> Array:
@@ -268,8 +256,7 @@ def _starts(name: str, indices: Any, x: Array, n: int) -> Array:
         raise IndexError(f"{name}: indices: expected 0 to {n - 1}, got {data[:8].tolist()}")
     if not isinstance(indices, Array):
         return asarray(data.astype(np.int64), device=x.device)
-    # A backward may read them, when what the caller has given was written since.
-    return astype(indices.to_device(x.device), dtypes.int64, copy=bool(tape.active())).contiguous()
+    return astype(indices.to_device(x.device), dtypes.int64, copy=False).contiguous()
 
 
 def _slices(row: Elementwise, x: Array, starts: Array, axis: int, dtype: dtypes.DType) -> Array:
@@ -278,22 +265,12 @@ def _slices(row: Elementwise, x: Array, starts: Array, axis: int, dtype: dtypes.
     lengths = np.maximum(np.append(first[1:], n) - first, 1)
     values = moveaxis(astype(x, dtype, copy=False), axis, 0)
     if known is not None and known.reduction in _SEGMENTS:
-        owners, indices = ranges(x.device, first, lengths)
-        result = _SEGMENTS[known.reduction](
-            take(values, indices, axis=0), owners, len(first), indices_are_sorted=True
-        )
+        ends = np.cumsum(lengths)
+        indices = np.arange(lengths.sum()) + np.repeat(first - ends + lengths, lengths)
+        result = _SEGMENTS[known.reduction](_rows(values, indices), offsets=np.append(0, ends))
     else:
-        result = (_slices_in_order if known is None else _slices_halved)(row, values, first, lengths)
+        result = _slices_in_order(row, values, first, lengths)
     return moveaxis(result, 0, axis)
-
-
-@by_numpy("reduceat", warns=True)
-def _combined_slices(data: Any, indices: Any, axis: int, name: str) -> Any:
-    if axis < data.ndim - 1 or name not in ("add", "multiply", "maximum", "minimum"):
-        return "NumPy has vectors along the last axis, for sums, products and extremes"
-    if data.dtype.kind not in "iuf" or data.dtype == np.float16:
-        return f"NumPy rounds {data.dtype} after each element, or has no vectors of it"
-    return getattr(np, name).reduceat(data, indices, axis)
 
 
 #: The reductions of segments, by the reduction of the whole.
@@ -313,20 +290,6 @@ def _slices_in_order(row: Elementwise, x: Array, starts: Any, lengths: Any) -> A
         rows = asarray(inside, device=x.device)
         more = row(result[rows], _rows(x, starts[inside] + k))  # type: ignore[operator]
         result = result.at[rows].set(more)
-    return result
-
-
-def _slices_halved(row: Elementwise, x: Array, starts: Any, lengths: Any) -> Array:
-    """The elements of slices along the first axis, neighbours combined until each slice has one element."""
-    indices = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths - starts, lengths)
-    result = _rows(x, indices)
-    while lengths.max(initial=0) > 1:
-        ends = np.cumsum(lengths)
-        odd = ends[lengths % 2 == 1] - 1
-        first = np.delete(np.arange(ends[-1]), odd)[::2]
-        pairs = row(_rows(result, first), _rows(result, first + 1))  # type: ignore[operator]
-        order = np.argsort(np.append(first, odd), kind="stable")
-        result, lengths = _rows(concat([pairs, _rows(result, odd)]), order), (lengths + 1) // 2
     return result
 
 

@@ -24,8 +24,6 @@ from .rows import max, mean, min, prod, sum
 
 __all__ = ["average", "count_nonzero", "nanmean", "nanprod", "nanstd", "nansum", "nanvar", "ptp"]
 
-_PTP = by_numpy("ptp", warns=True)(np.ptp)
-
 _OPTIONS = ("axis", "dtype", "keepdims")
 
 
@@ -204,8 +202,6 @@ def nanstd(
 @public
 def ptp(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The difference between the largest and the smallest element over axes."""
-    if axis is None and not keepdims and isinstance(x, Array) and (between := _PTP(x)) is not None:
-        return between  # type: ignore[no-any-return]
     return subtract(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
 
 

@@ -27,10 +27,8 @@ from ..elementwise.operands import (
     view,
 )
 from ..elementwise.ufunc import Casting, can_cast, one_out, written
-from ..kernel.by_numpy import LARGE, by_numpy
 from ..kernel.plan import on, one_device
 from .copy import copier, write
-from .join_rows import TOGETHER, Rows, Together, rows_of
 from .known_views import items
 from .views import ravel
 
@@ -118,11 +116,6 @@ def _given(name: str, result: Array, out: Array, dtype: Any, casting: Casting) -
     return written(name, result, target, casting)
 
 
-@by_numpy("concat", refusals=(), why="it starts once")
-def _concatenated(datas: Any, axis: int, out: Any) -> None:
-    np.concatenate(datas, axis, out)
-
-
 class _Join:
     """A join of arrays of given layouts, each copied, and cast, to its part of a new array.
 
@@ -135,7 +128,7 @@ class _Join:
         order: the axes of the result in memory; that of all arrays, or C order, when None.
     """
 
-    __slots__ = ("_axis", "_device", "_keys", "_operation", "_parts", "_together", "_whole")
+    __slots__ = ("_device", "_keys", "_operation", "_parts", "_whole")
 
     def __init__(
         self,
@@ -158,51 +151,25 @@ class _Join:
             (*whole, start, ...) if adds_axis else (*whole, slice(start, end))
             for start, end in pairwise(ends)
         ]
-        few = self._whole.on_host and self._whole.size < LARGE and all(one.dtype == dtype for one in layouts)
-        #: Where NumPy joins them at once, the axis.
-        self._axis = axis if few and not adds_axis else None
         strides = self._whole.strides
         kept = (*strides[:axis], *strides[axis + 1 :]) if adds_axis else strides
-        #: Numbers of arrays, the bytes before their parts, and their copies, on a GPU.
-        self._parts: list[tuple[int, int, Prepared | None]] = []
-        together: dict[int, Rows] = {}
-        for i, (one, start) in enumerate(zip(layouts, ends, strict=False)):
+        #: The bytes before each array's part, and its copy, on a GPU.
+        self._parts: list[tuple[int, Prepared | None]] = []
+        for one, start in zip(() if first.on_host else layouts, ends, strict=False):
             at = start * strides[axis]
             part = layout(one.device, dtype, one.shape, kept, at % ALIGNMENT == 0)
-            rows = rows_of(one, part, at) if one.size and len(layouts) > 1 else None
-            if rows is not None:
-                together[i] = rows
-            elif not one.on_host:
-                self._parts.append((i, at, copier(one, part)))
-        numbers = list(together) if self._whole.size >= LARGE or not self._whole.on_host else []
-        self._together = [
-            Together(
-                first.device,
-                some := numbers[start : start + TOGETHER],
-                [together[i] for i in some],
-                all(layouts[i].aligned and not layouts[i].on_host for i in some),
-                dtype.itemsize,
-            )
-            for start in range(0, len(numbers), TOGETHER)
-        ]
-        if self._whole.on_host:
-            self._parts = [(i, 0, None) for i in range(len(layouts)) if i not in numbers]
+            self._parts.append((at, copier(one, part)))
 
     def __call__(self, arrays: Sequence[Array]) -> Array:
         """The joined array, on tapes that track one of ``arrays``."""
         with on(self._device):
             result = Array._made(self._whole)
-            for launch in self._together:
-                launch(arrays, result)
-            for i, offset, copy in self._parts:
+            for x, (offset, copy) in zip(arrays, self._parts, strict=False):
                 if copy is not None:
-                    copy(arrays[i]._operand, result._operand + offset)
-        datas = None if self._axis is None else [x._data for x in arrays]
-        if datas is not None and _concatenated(self._device, datas, self._axis, result._data):
-            pass
-        elif self._whole.on_host:
-            for i, *_ in self._parts:
-                write(self._device, result._data[self._keys[i]], arrays[i]._data)
+                    copy(x._operand, result._operand + offset)
+        if self._whole.on_host:
+            for key, x in zip(self._keys, arrays, strict=True):
+                write(self._device, result._data[key], x._data)
         if tape.opened and self._whole.floating and (tracking := tape.tracked(arrays)) is not None:
             _, keys, tapes = tracking
             tape.record_tracked(self._operation, keys, (result,), (), tapes)

@@ -90,7 +90,6 @@ def remap(
     before: Sequence[int],
     beyond: str,
     ends: tuple[Any, Any] = (0, 0),
-    index: tuple[int | str | None, ...] = (),
     order: tuple[int, ...] | None = None,
 ) -> Array:
     """A new array of ``shape`` with the elements of ``x`` at the offset ``before``, in one launch.
@@ -104,21 +103,18 @@ def remap(
         beyond: the padding outside ``x``: ``"constant"``, ``"edge"``, ``"wrap"``, ``"reflect"`` or
             ``"symmetric"``; an axis of size 0 allows only constants.
         ends: the constants before and after ``x``; they must be equal if several axes are padded.
-        index: of the view whose elements these are, if it is another than ``x``: 0 for an axis of size 1 that it lacks,
-            None for a new one, ":" for any other.
         order: the result's axes in memory, the innermost last; C order when None.
     """
     own = x._layout or x._planned()
-    key = (own, tuple(shape), tuple(before), beyond, index, order)
+    key = (own, tuple(shape), tuple(before), beyond, order)
     plan = _plans.get(key)
     with on(x.device):
         if plan is None:
-            data = x._data[tuple([slice(None) if one == ":" else one for one in index])] if index else x._data
             layout = fresh_layout(x.device, own.dtype, tuple(shape), order)
             lying = range(len(shape)) if order is None else order
             sizes, starts = ([one[axis] for axis in lying] for one in (shape, before))
-            axes = _collapsed(data.transpose(lying), sizes, starts, beyond)
-            plan = Plan(x.device, (layout,)) if not layout.size else _make_plan(layout, data, axes, beyond)
+            axes = _collapsed(x._data.transpose(lying), sizes, starts, beyond)
+            plan = Plan(x.device, (layout,)) if not layout.size else _make_plan(layout, x._data, axes, beyond)
             _plans.keep(key, plan)
         (result,) = new(plan.layouts)
         if plan.launch is not None:

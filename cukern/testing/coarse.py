@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import pytree
-from .locate import cotangents, floats, pull
-from .shapes import on
+from .locate import change, cotangents, floats, pull
 
 Values = npt.NDArray[np.float64]
 #: The steps that are tried, relative to directions of elements between 0.5 and 1.5.
@@ -64,7 +63,7 @@ def coarse(function: Callable[..., Any], args: Sequence[Any], seed: int) -> Iter
         if not x.size:
             continue
         move = rng.uniform(0.5, 1.5, x.shape) * rng.choice([-1.0, 1.0], x.shape)
-        slopes = [_slope(function, args, position, move, weights, step) for step in STEPS]
+        slopes = [change(function, args, position, step * move, weights) / (2 * step) for step in STEPS]
         better = [(4 * near - far) / 3 for far, near in pairwise(slopes)]
         noise = [4 * _EPS * size / step for step in STEPS[1:]]
         errors = [abs(a - b) + n for (a, b), n in zip(pairwise(better), noise, strict=False)]
@@ -72,26 +71,3 @@ def coarse(function: Callable[..., Any], args: Sequence[Any], seed: int) -> Iter
         terms = gradient * move
         scale = max(float(np.linalg.norm(terms)), abs(better[best])) + 1e-3
         yield Coarse(path, better[best], float(np.sum(terms)), errors[best], scale)
-
-
-def _slope(
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    position: int,
-    move: Values,
-    weights: list[Values],
-    step: float,
-) -> float:
-    inputs = floats(list(args))
-    array = inputs[position]
-    sums = []
-    for sign in (1, -1):
-        moved = on(array.numpy().astype(np.float64) + sign * step * move, array.dtype, array.device)
-        leaves = [moved if leaf is array else leaf for leaf in pytree.leaves(list(args))]
-        outputs = floats(function(*pytree.replace(list(args), leaves)))
-        sums.append(
-            sum(
-                float(np.sum(w * y.numpy().astype(np.float64))) for w, y in zip(weights, outputs, strict=True)
-            )
-        )
-    return (sums[0] - sums[1]) / (2 * step)

@@ -170,24 +170,27 @@ def _tried(size: int, blocks: set[int], seed: int) -> list[int]:
     return sorted(near | {int(at) for at in rest})
 
 
+def change(
+    function: Callable[..., Any], args: Sequence[Any], position: int, move: Values, weights: list[Values]
+) -> float:
+    """The change of the weighted sum of all outputs from one end to the other of a move of a floating argument."""
+    inputs = floats(list(args))
+    array, sums = inputs[position], []
+    for sign in (1, -1):
+        moved = on(array.numpy().astype(np.float64) + sign * move, array.dtype, array.device)
+        leaves = [moved if leaf is array else leaf for leaf in pytree.leaves(list(args))]
+        outputs = floats(function(*pytree.replace(list(args), leaves)))
+        terms = zip(weights, outputs, strict=True)
+        sums.append(sum(float(np.sum(w * y.numpy().astype(np.float64))) for w, y in terms))
+    return sums[0] - sums[1]
+
+
 def _slope(
     function: Callable[..., Any], args: Sequence[Any], position: int, at: int, weights: list[Values]
 ) -> float:
     """The derivative of the weighted sum of all outputs by one element, by a central difference."""
-    inputs = floats(list(args))
-    values = inputs[position].numpy().astype(np.float64)
+    values = floats(list(args))[position].numpy()
     step = 1e-5 * max(1.0, abs(float(values.flat[at])))
-    sums = []
-    for sign in (1, -1):
-        moved = values.copy()
-        moved.flat[at] += sign * step
-        given = iter(
-            on(moved, array.dtype, array.device) if i == position else array for i, array in enumerate(inputs)
-        )
-        leaves = [
-            next(given) if is_array(leaf) and is_float(leaf.dtype) and leaf.dtype.kind != "c" else leaf
-            for leaf in pytree.leaves(list(args))
-        ]
-        outputs = floats(function(*pytree.replace(list(args), leaves)))
-        sums.append(sum(float(np.sum(w * y.numpy())) for w, y in zip(weights, outputs, strict=True)))
-    return (sums[0] - sums[1]) / (2 * step)
+    move = np.zeros(values.shape)
+    move.flat[at] = step
+    return change(function, args, position, move, weights) / (2 * step)

@@ -31,34 +31,13 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.nonzero(a(M) * (a(M) > 1)),
     lambda xp, a: xp.flatnonzero(a(M)[::2] > 0),
     lambda xp, a: xp.argwhere(a(M) > 0),
-    lambda xp, a: xp.compress(a(M[:, 0] > 0), a(M), 0),
-    lambda xp, a: xp.compress(a(FLAGS), a(X)),
-    lambda xp, a: xp.compress(a(M[0, :3] > 0), a(M), -1),
-    lambda xp, a: xp.extract(a(M > 0), a(M)),
     lambda xp, a: xp.take(a(M), a(ROWS), 1),
     lambda xp, a: xp.take(a(M).T, a(ROWS)),
-    lambda xp, a: xp.tile(a(M), (2, 1, 2)),
-    lambda xp, a: xp.tile(a(X), 3),
-    lambda xp, a: xp.tile(a(X), 0),
-    lambda xp, a: xp.insert(a(M), -2, 7.5, 1),
-    lambda xp, a: xp.insert(a(M), 5, 7.5),
-    lambda xp, a: xp.delete(a(M), 3, 1),
-    lambda xp, a: xp.delete(a(M), slice(5, 2)),
-    lambda xp, a: xp.resize(a(M), (3, N)),
-    lambda xp, a: xp.block([[a(M), a(M)], [a(M[:5]), a(M[:5])]]),
     lambda xp, a: xp.concat([a(M), a(M[:2])]),
     lambda xp, a: xp.concat([a(M), a(X)], None),
     lambda xp, a: xp.stack([a(M), a(M)], 1),
     lambda xp, a: xp.stack([a(M), a(M).astype("int64")], -1),
-    lambda xp, a: xp.hstack([a(M), a(M[:, :3])]),
-    lambda xp, a: xp.hstack([a(X), a(X)]),
-    lambda xp, a: xp.vstack([a(X), a(X)]),
-    lambda xp, a: xp.dstack([a(M), a(M)]),
-    lambda xp, a: xp.dstack((a(X), a(X))),
-    lambda xp, a: xp.column_stack([a(X), a(X)]),
     lambda xp, a: xp.append(a(M), a(M), 0),
-    lambda xp, a: xp.block([a(X), a(X)]),
-    lambda xp, a: xp.delete(a(M).T, 3),
     lambda xp, a: xp.repeat(a(M), np.int64(2)),
     lambda xp, a: xp.diag(a(X[:200]), -2),
     lambda xp, a: xp.eye(130, 140, 3),
@@ -71,13 +50,8 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.diff(a(FLAGS)),
     lambda xp, a: xp.diff(a(X)),
     lambda xp, a: xp.ediff1d(a(M)),
-    lambda xp, a: xp.gradient(a(X)),
     lambda xp, a: xp.array_equal(a(X), a(X)),
     lambda xp, a: xp.array_equiv(a(M), a(M + 1)),
-    lambda xp, a: xp.polyadd(a(X), a(X[:3])),
-    lambda xp, a: xp.polysub(a(X[:3]), a(X)),
-    lambda xp, a: xp.real_if_close(a(Z)),
-    lambda xp, a: xp.ptp(a(M)),
     lambda xp, a: xp.copy(a(M).T),
     lambda xp, a: xp.trace(a(M), 3),
     lambda xp, a: xp.linalg.trace(a(M), offset=-3),
@@ -88,15 +62,12 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.vecmat(a(M[:, 0]), a(M)),
     lambda xp, a: xp.linalg.norm(a(M)),
     lambda xp, a: xp.linalg.norm(a(X), keepdims=True),
-    lambda xp, a: xp.indices((3, 4)),
     lambda xp, a: xp.argmax(a(M), axis=1),
     lambda xp, a: xp.all(a(FLAGS)),
     lambda xp, a: xp.all(a(np.tile(FLAGS, 5)), keepdims=True),
     lambda xp, a: xp.max(a(np.tile(M, 600)), axis=1, keepdims=True),
     lambda xp, a: xp.argmin(a(np.tile(M, 600)), axis=1, keepdims=True),
     lambda xp, a: a(M)[a(ROWS)],
-    lambda xp, a: xp.meshgrid(a(X[:200]), a(X[:210])),
-    lambda xp, a: xp.meshgrid(a(X[:20]), a(X[:30]), a(X[:40]), indexing="ij"),
     lambda xp, a: xp.nanargmax(a(WITH_NAN)),
     lambda xp, a: xp.nanargmin(a(WITH_NAN)),
     lambda xp, a: xp.nanargmin(a(np.tile(X, 5))),
@@ -104,15 +75,10 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.kron(a(X), a(M[:2, :3])),
     lambda xp, a: xp.polyval(a(Y[:4]), a(M).T),
     lambda xp, a: xp.polyval(a(Y[:0]), a(X)),
-    lambda xp, a: xp.poly(a(Y[:6])),
-    lambda xp, a: xp.poly(a(Z[:6])),
     lambda xp, a: xp.unique(a(WITH_NAN)),
     lambda xp, a: xp.unique(a(np.tile(X, 5)), return_counts=True),
     lambda xp, a: xp.unique(a(WITH_NAN), return_counts=True, equal_nan=False),
     lambda xp, a: xp.unique(a(FLAGS), return_counts=True),
-    lambda xp, a: xp.mask_indices(5, xp.triu, 1),
-    lambda xp, a: xp.mask_indices(5, xp.tril, -1),
-    lambda xp, a: xp.mask_indices(5, lambda x, k: xp.triu(x, k)),
     lambda xp, a: xp.count_nonzero(a(FLAGS), keepdims=True),
     lambda xp, a: xp.count_nonzero(a(FLAGS)),
     lambda xp, a: xp.linalg.solve(a(M[:4, :4]), a(M[0, :4])),
@@ -147,9 +113,6 @@ MORE: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.isin(a(INTEGERS), a(INTEGERS[:9])),
     lambda xp, a: xp.packbits(a(FLAGS)),
     lambda xp, a: xp.unpackbits(a(INTEGERS.astype("uint8"))),
-    lambda xp, a: xp.tril_indices(4),
-    lambda xp, a: xp.triu_indices(4),
-    lambda xp, a: xp.add.reduceat(a(INTEGERS), ROWS.clip(0)),
     lambda xp, a: xp.asarray([a(X), a(Y)]),
     lambda xp, a: [
         getattr(xp, name)(a(np.tile(M, 6)), axis=1) for name in ("max", "min", "argmax", "argmin")
@@ -351,7 +314,7 @@ def test_each_variant_is_used_and_none_beside_kernels_only() -> None:
         assert "" not in reasons.values()
         left |= {name for name, why in reasons.items() if why == "kernels only"}
     assert used == set(by_numpy.VARIANTS)
-    assert len(left) > 40
+    assert len(left) > 30
 
 
 @pytest.mark.unchecked_only("in checked ones it computes nothing")
@@ -364,17 +327,17 @@ def test_explanations_name_what_computes() -> None:
     assert _reasons(lambda: ck.sort(several, descending=True))["sort"].startswith(
         "floats in descending order"
     )
-    assert _reasons(ck.concat, [x, x]) == {"concat": ""}
+    assert _reasons(ck.concat, [x, x]) == {"copy to a part": ""}
     assert _reasons(ck.concat, [x, x.astype("float64")])["copy to a part"] == ""
     assert _reasons(ck.searchsorted, several, x) == {}
-    assert _reasons(ck.tile, x[:9], 2)["tile"] == f"fewer than {MANY} elements"
-    assert _reasons(ck.tile, x.astype("bfloat16"), 2)["tile"] == "NumPy has no bfloat16"
-    assert _reasons(ck.hstack, [x, x.astype("float64")])["hstack"] == "of several dtypes"
+    assert _reasons(ck.roll, x[:9], 2)["roll"] == f"fewer than {MANY} elements"
+    assert _reasons(ck.roll, x.astype("bfloat16"), 2)["roll"] == "NumPy has no bfloat16"
+    assert _reasons(ck.array_equal, x, x.astype("float64"))["array_equal"] == "of several dtypes"
     with ck.kernels_only():
-        assert _reasons(ck.concat, [x, x]) == {"concat": "kernels only", "copy to a part": "kernels only"}
+        assert _reasons(ck.concat, [x, x]) == {"copy to a part": "kernels only"}
     with ck.Tape() as tape:
         tape.watch(x)
-        assert _reasons(ck.tile, x, 2)["tile"] == "a tape records it"
+        assert _reasons(ck.roll, x, 2)["roll"] == "a tape records it"
     with ck.device("host"):
         text = str(ck.explain(ck.take, x, [N - 1])), str(ck.explain(ck.searchsorted, several, x))
     assert text[0].splitlines() == [

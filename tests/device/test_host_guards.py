@@ -335,6 +335,73 @@ def test_a_signal_ends_a_running_kernel_if_its_handler_raises():
     ]
 
 
+LEFT_ANYWHERE = """
+import ctypes, signal, time
+import cukern as ck
+
+class Left(Exception):
+    pass
+
+class Event(ctypes.Structure):  # struct sigevent
+    _fields_ = [("value", ctypes.c_void_p), ("signal", ctypes.c_int), ("notify", ctypes.c_int)]
+    _fields_ += [("rest", ctypes.c_char * 48)]
+
+def leave(*_):
+    global launched
+    if launched:
+        launched = False
+        raise Left
+
+y, launched, count = ck.zeros(32, device="host"), False, 0
+stores = ck.Kernel(text, name="stores", block=32)
+stores(y, 10, grid=1)
+signal.signal(signal.SIGALRM, leave)
+library = ctypes.CDLL(None)
+for period in (50_000, 50_011):  # ns: apart by any time, once in a quarter of a second
+    timer = ctypes.c_void_p()
+    library.timer_create(1, ctypes.byref(Event(None, signal.SIGURG, 0)), ctypes.byref(timer))
+    library.timer_settime(timer, 0, (ctypes.c_long * 4)(0, period, 0, period), None)
+signal.setitimer(signal.ITIMER_REAL, 2e-4, 2e-4)
+end = time.monotonic() + 5
+while time.monotonic() < end:
+    try:
+        launched = True
+        stores(y, 1 << 30, grid=1)
+    except Left:
+        count += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+stores(y, 10, grid=1)
+print(count > 0 and y.tolist() == [1.0] * 4 + [0.0] * 28)
+"""
+STORES = """
+<% include "prelude/bulk_copy.cuh" %>
+extern "C" __global__ void << name >>(float* y, int count) {
+    __shared__ __align__(16) float ones[4];
+    if (threadIdx.x < 4) ones[threadIdx.x] = 1;
+    fence_to_async();
+    __syncwarp();
+    for (int i = 0; threadIdx.x == 0 && i < count; ++i) {
+        store_bulk(y, ones, sizeof ones);
+        commit_stores();
+        wait_stores<0>();
+    }
+}
+"""
+
+
+@pytest.mark.thorough
+def test_a_kernel_is_left_wherever_a_signal_finds_it():
+    """Also where one tick comes while another is handled: the C library's memory stays whole, and the runtime's."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", f"text = {STORES!r}\n{LEFT_ANYWHERE}"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stdout + done.stderr
+
+
 @pytest.mark.unchecked_only(TIME_LIMIT)
 def test_only_the_threads_of_the_stopped_launch_are_stopped(limit):
     """While some threads' kernels spin until they are stopped, those of others end as ever."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import cukern as ck
-from cukern.index import combine, embed, subscript
+from cukern.index import combine, subscript
 from cukern.index import gather_scatter as rows
 from cukern.shape import copy
 from cukern.testing import assert_close, gradcheck
@@ -145,7 +145,7 @@ def test_assignment_by_and_of_the_array_itself(device: ck.Device) -> None:
 )
 def test_parts_are_written_by_kernels(device: ck.Device, monkeypatch: pytest.MonkeyPatch, key: Any) -> None:
     """As on a GPU, and large ones on the host: assignments, and the derivatives of views."""
-    for module in (subscript, embed, copy):
+    for module in (subscript, copy):
         monkeypatch.setattr(module, "LARGE", 0)
     a, x = A.copy(), ck.asarray(A.copy())
     part = np.swapaxes(-A[key], 0, -1).copy()

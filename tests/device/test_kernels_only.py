@@ -85,9 +85,7 @@ def test_what_numpy_serves(alone: None, call: Callable[[Any, Any], Any]) -> None
 def test_the_watch_sees_numpy() -> None:
     """The test above fails without the mode."""
     x = ck.Array._wrap(np.ones(8 * by_numpy.MANY, np.float32).view(Watched), ck.Device("host"))
-    calls: list[Callable[[], Any]] = [
-        lambda: ck.roll(x, 1), lambda: ck.tile(x, 2), lambda: ck.dot(x, x), lambda: ck.sort(x),
-    ]  # fmt: skip
+    calls: list[Callable[[], Any]] = [lambda: ck.roll(x, 1), lambda: ck.dot(x, x), lambda: ck.sort(x)]
     for call in calls:
         with pytest.raises(AssertionError, match="computes"):
             call()

@@ -134,14 +134,3 @@ def test_refusals(device: ck.Device, case: Any) -> None:
     function, error, message = case
     with pytest.raises(error, match=message):
         function(ck.ones((2, 3)))
-
-
-def test_elements_are_put_at_an_index(device: ck.Device) -> None:
-    a = np.arange(1.0, 13.0).reshape(3, 4)
-    for x in (ck.asarray(a), ck.asarray(a.T.copy()).T):
-        at = moving.remap(x, (3, 5, 6), (0, 2, 1), "constant", index=(":", None, ":"))
-        expected = np.zeros((3, 5, 6))
-        expected[:, 2, 1:5] = a
-        assert_close(at, expected)
-        row = moving.remap(x[:, None], (3, 4), (0, 0), "constant", index=(":", 0, ":"))
-        assert_close(row, a)

@@ -173,15 +173,6 @@ def test_columns_side_by_side(device: ck.Device, width: int) -> None:
             np.testing.assert_array_equal(made.numpy()[:, int(lead) :], np.cumsum(a, 1, dtype=np.int16))
 
 
-def test_columns_few_and_long(device: ck.Device) -> None:
-    """The axis is moved to the end where a GPU would have too few columns."""
-    a = np.random.default_rng(0).standard_normal((2, 40_000, 3))
-    with SCAN.only("moved axis", "tiles") as used:
-        made = ck.cumulative_sum(ck.asarray(a), axis=1, include_initial=True)
-    assert [one.name for one in used] == ["moved axis", "tiles"]
-    assert_close(made, np.cumulative_sum(a, axis=1, include_initial=True), rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.parametrize("name", ["tiles", "warps", "chain", "column chain"])
 @pytest.mark.parametrize("row", ["cumprod", "cummax"])
 def test_rows_in_launch_shapes(device: ck.Device, row: str, name: str) -> None:
@@ -268,8 +259,7 @@ def test_gpu_shapes_by_size() -> None:
     assert shape(1, 16384, 16384) == Columns(256, 32, 32, 1)
     assert shape(1, 16384, 16384, "int16", "int16") == Columns(256, 32, 32, 2)
     assert shape(1, 100, 3).lanes == 4
-    assert shape(1, 16 * 256, 1023).name == shape(1, 10**6, 1024).name == "columns"
-    assert shape(1, 16 * 256 + 1, 1023).name == "moved axis"
+    assert shape(1, 16 * 256, 1023).name == shape(1, 10**6, 3).name == "columns"
     dtypes = ("int8", "int16", "float32", "float64")
     for source in dtypes:
         for result in dtypes:

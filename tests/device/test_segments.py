@@ -294,20 +294,6 @@ def test_indices_that_are_written(device: ck.Device, of_gpu: list[int]) -> None:
     assert of_gpu == [6, 6]
 
 
-def test_rising_indices_of_many_uses(device: ck.Device, of_gpu: list[int]) -> None:
-    x = ck.asarray(np.arange(12.0).reshape(6, 2))
-    rising, mixed = ck.asarray([0, 0, 1, 1, 1, 3]), ck.asarray([0, 0, 1, 3, 1, 1])
-    for ids, known in ((rising, True), (mixed, False)):
-        for _ in range(gather_scatter._MANY_USES):
-            result = ck.segment_sum(x, ids, 4)
-        assert (
-            gather_scatter.ordered(device, take.kernel_indices(ids._data, 4, x, "", ids), 4).order is None
-        ) == known
-        assert_close(ck.segment_sum(x, ids, 4), result.numpy())
-        assert_close(result, wanted("sum", x.numpy(), ids.numpy(), 4))
-    assert of_gpu == [6, 6]
-
-
 class _Recorder:
     """A capture that runs what it cannot record between its graphs."""
 

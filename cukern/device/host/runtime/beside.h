@@ -69,6 +69,7 @@ static void read_now(Worker* w, unsigned i) {
 }
 
 static void forget(Worker* w, unsigned i) {
+    const Whole own(w);
     free(w->pending[i].kept);
     w->pending[i].kept = 0;
     w->keys[i].queue = done;
@@ -120,9 +121,8 @@ static void make_room(Worker* w) {
     w->pending_room = room;
 }
 
-static void send(const Operation* operation) {
-    Worker* w = worker;
-    w->beside = true;
+static unsigned add_pending(Worker* w, const Operation* operation) {
+    const Whole own(w);
     make_room(w);
     const cukern::Queue queue = operation->queue;
     const unsigned owner = queue == cukern::product_groups ? 32 * (w->rank * w->block_warps + operation->warp) : w->current;
@@ -132,6 +132,13 @@ static void send(const Operation* operation) {
     w->keys[i] = {queue, owner, group};
     w->pending[i].operation = *operation;
     w->pending[i].kept = 0;
+    return i;
+}
+
+static void send(const Operation* operation) {
+    Worker* w = worker;
+    w->beside = true;
+    const unsigned i = add_pending(w, operation);
     w->pending[i].sent = on_send();
     if (operation->reads_at_once) read_now(w, i);
     if (__atomic_load_n(&asynchrony, __ATOMIC_RELAXED) == at_once) do_now(w, i);

@@ -60,6 +60,7 @@ struct Worker {
     unsigned cluster_came[max_places];            // of each thread: the phase that ends the one at which it came, or 0
     bool in_block;  // a fiber runs
     bool running;   // a kernel runs
+    bool whole;     // what the runtime does is not to be left; see Whole
     bool asks;      // it was left for Python to look at its signals
     bool is_main;   // this is the process's first thread, which runs Python's signal handlers
     pthread_t thread;
@@ -106,12 +107,28 @@ static const void* now_at(const Worker* w, unsigned rank, const void* address);
 
 [[noreturn]] static void give_up(Worker* w) {
     w->faulted = true;
-    w->running = false;
+    w->running = w->whole = false;
     w->started = 0;
     Context dropped;
     cukern_switch(&dropped, &w->home);
     __builtin_unreachable();
 }
+
+// While there is one, no tick leaves the kernel, as it may at any other instruction: memory that a worker keeps from block to block
+// would be freed twice, or used after that, if it were left half changed.
+struct Whole {
+    Worker* const w;
+    const bool before;
+
+    explicit Whole(Worker* w) : w(w), before(w->whole) {
+        w->whole = true;
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    }
+    ~Whole() {
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        w->whole = before;
+    }
+};
 
 #include "report.h"
 #ifdef CUKERN_CHECKED
@@ -362,9 +379,12 @@ static inline __attribute__((always_inline)) void run_next(Worker* w, unsigned m
         if (next == max_places) report_divergence(w);
     }
     if (!ended || !contexts_move || !(w->warps[next / 32].fresh >> next % 32 & 1)) return switch_thread(w, me, next);
-    exchange(w->fibers[me], w->fibers[next]);
-    exchange(w->fiber_stacks[me], w->fiber_stacks[next]);
-    w->current = next;
+    {
+        const Whole own(w);
+        exchange(w->fibers[me], w->fibers[next]);
+        exchange(w->fiber_stacks[me], w->fiber_stacks[next]);
+        w->current = next;
+    }
     on_switch(next);
     *w->thread_index = w->index[next];
 }

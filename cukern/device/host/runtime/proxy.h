@@ -17,6 +17,7 @@ static const char init_not_passed_on[] = "what goes on beside counts at an mbarr
 static char* seen_shared(Worker* w, unsigned rank) {
     const size_t bytes = w->job->build->shared_span + w->job->shared;
     if (w->seen_bytes[rank] < bytes) {
+        const Whole own(w);
         free(w->seen[rank]);
         w->seen_bytes[rank] = (w->seen[rank] = (char*)malloc(bytes)) ? bytes : 0;
         if (!w->seen[rank]) fail_beside(w, "no memory for a copy of shared memory");

@@ -27,6 +27,7 @@ static bool watches_registers(const Worker* w) { return w->checked; }
 
 static Given* given_by(Worker* w, unsigned thread) {
     if (w->given_threads < w->threads) {
+        const Whole own(w);
         free(w->given);
         w->given_threads = (w->given = (Given*)malloc(w->threads * max_given * sizeof(Given))) ? w->threads : 0;
         if (!w->given) fail_beside(w, "no memory for what products are given");

@@ -97,6 +97,14 @@ static bool on_kernel_stack(const Worker* w, uintptr_t at) {
     return at >= stack && at < stack + (w->in_block ? fiber_stack_bytes : plain_stack_bytes);
 }
 
+// For a handler that does not return, or only later.
+static void take_ticks() {
+    sigset_t ticks;
+    sigemptyset(&ticks);
+    sigaddset(&ticks, tick_signal);
+    pthread_sigmask(SIG_UNBLOCK, &ticks, 0);
+}
+
 static void on_tick(int signal, siginfo_t* info, void* context) {
     Worker* w = worker;
     if (!w || !__atomic_load_n(&w->since, __ATOMIC_RELAXED)) {
@@ -105,7 +113,7 @@ static void on_tick(int signal, siginfo_t* info, void* context) {
         else if (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN) action->sa_handler(signal);
         return;
     }
-    if (!w->running || !on_kernel_stack(w, (uintptr_t)&w)) return;
+    if (!w->running || w->whole || !on_kernel_stack(w, (uintptr_t)&w)) return;
     Job* job = w->job;
     const uintptr_t pc = program_counter(context);
     const bool here = pc >= runtime_low && pc < runtime_high;
@@ -115,10 +123,14 @@ static void on_tick(int signal, siginfo_t* info, void* context) {
     if (limit_ns && now_ns() > job->start + limit_ns) __atomic_store_n(&job->timed_out, 1, __ATOMIC_RELAXED);
     const bool late = __atomic_load_n(&job->timed_out, __ATOMIC_RELAXED);
     if (late) describe_place(w, pc);
-    if (late || __atomic_load_n(&job->stop, __ATOMIC_RELAXED)) give_up(w);
+    if (late || __atomic_load_n(&job->stop, __ATOMIC_RELAXED)) {
+        take_ticks();
+        give_up(w);
+    }
     if (w->is_main) {
         const int error = errno;
         w->asks = true;
+        take_ticks();
         cukern_switch(&w->interrupted, &w->home);
         errno = error;
     }
@@ -221,13 +233,14 @@ static void watch_after_fork() {
     worker->is_main = true;
 }
 
-// Not on a stack of its own: it may leave its thread for Python, whose own handlers take that one.
+// Not on a stack of its own: it may leave its thread for Python, whose own handlers take that one. No tick comes while it runs:
+// it would find the handler itself interrupted, and not that a function of another library is beneath.
 static void install_tick() {
     const Region region = region_of((const void*)&on_tick);
     runtime_low = region.low;
     runtime_high = region.high;
     struct sigaction action = {};
     action.sa_sigaction = on_tick;
-    action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
     sigaction(tick_signal, &action, &earlier_tick_action);
 }

@@ -39,6 +39,7 @@ static unsigned find(const Table& table, u64 key) {
 }
 static void put(Table& table, u64 key, unsigned value) {
     if (2 * table.count >= table.room) {
+        const Whole own(worker);
         Table larger = {(Slot*)calloc(table.room ? 2 * table.room : 256, sizeof(Slot)), table.room ? 2 * table.room : 256, table.count, 1};
         if (!larger.slots) return;
         for (unsigned i = 0; i < table.room; ++i)
@@ -93,6 +94,7 @@ static Learnt* use(Learnt* one) {
     return one;
 }
 static void drop(Learnt*& one) {
+    const Whole own(worker);
     if (one && !--one->users) free(one);
     one = 0;
 }

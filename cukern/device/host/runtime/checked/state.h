@@ -281,6 +281,7 @@ static unsigned block_run_of(unsigned time) {
 template <class T>
 static T* room_for(T*& list, unsigned count, unsigned& room) {
     if (count < room) return list + count;
+    const Whole own(worker);
     const unsigned wanted = room ? 2 * room : 256;
     T* more = (T*)realloc(list, wanted * sizeof(T));
     if (!more) return 0;

@@ -212,6 +212,7 @@ static __attribute__((noinline)) bool walk_on(Area* r, uintptr_t at, uintptr_t p
         all.live[all.live_count++] = &walk;
     }
     if (all.room == all.count) {
+        const Whole own(worker);
         void* const more = realloc(all.stretches, (2 * all.room + 64) * sizeof(Stretch));
         if (!more) return false;
         all.stretches = (Stretch*)more, all.room = 2 * all.room + 64;

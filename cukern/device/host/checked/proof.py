@@ -50,7 +50,9 @@ _DIRECTIVE = re.compile(r"^\s*#(?!pragma unroll\b[ \t\w()]*$)", re.MULTILINE)
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)([uU]?)(ll|LL|l|L)?([uU]?)")
 _REAL = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[fF]?")
 #: Functions of floats, beside those whose operations are counted.
-_OF_REALS = re.compile(r"min|max|f(?:abs|max|min|dim|loor)f?|(?:ceil|round|rint|trunc|copysign)f?")
+_OF_REALS = re.compile(
+    r"f(?:abs|max|min|dim|loor)f?|(?:ceil|round|rint|trunc|copysign)f?|make_(?:float|double)[234]"
+)
 _KEPT = 64  # launches of a kernel whose results are remembered
 
 
@@ -144,11 +146,7 @@ class Run(Ranges):
         if kind == "parenthesized_expression":
             return self._value(_only(node), state)
         if kind == "field_expression":
-            what = node.child_by_field_name("argument")
-            axis = self.axes.get((text_of(what), text_of(node.child_by_field_name("field"))))
-            if axis is None or node.children[1].type != ".":
-                raise Unproved
-            return Whole(UNSIGNED, axis)
+            return self._field(node, state)
         if kind == "subscript_expression":
             return self._access(*self._place(node, state), state, node, False)
         if kind == "pointer_expression":
@@ -176,6 +174,14 @@ class Run(Ranges):
             left = self._value(node.child_by_field_name("left"), state)
             return self.arithmetic(how, left, self._value(node.child_by_field_name("right"), state), state)
         raise Unproved
+
+    def _field(self, node: tree_sitter.Node, state: State) -> Value:
+        what, field = node.child_by_field_name("argument"), text_of(node.child_by_field_name("field"))
+        if (axis := self.axes.get((text_of(what), field))) is not None:
+            return Whole(UNSIGNED, axis)
+        if node.children[1].type != "." or not isinstance(self._value(what, state), Real):
+            raise Unproved
+        return REAL
 
     def _place(self, node: tree_sitter.Node, state: State) -> tuple[Value, Value]:
         indices = node.child_by_field_name("indices")
@@ -248,12 +254,12 @@ class Run(Ranges):
         if name == "__ldg" and len(values) == 1:
             return self._access(values[0], Whole(INT, constant_of(0)), state, node, False)
         wholes = [one for one in values if isinstance(one, Whole)]
-        reals = len(wholes) == 0 and all(isinstance(one, Real) for one in values)
         if name in ("min", "max") and len(wholes) == len(values) == 2 and wholes[0].kind == wholes[1].kind:
             ends = [self.bounds(one.sum, state) for one in wholes]
             low, high = ((min if name == "min" else max)(each) for each in zip(*ends, strict=True))
             return self.within(wholes[0].kind, low, high)
-        if not reals or not (is_function(name) or _OF_REALS.fullmatch(name)):
+        of_reals = not wholes if name in ("min", "max") else is_function(name) or _OF_REALS.fullmatch(name)
+        if not of_reals or any(isinstance(one, Pointer) for one in values):
             raise Unproved
         return REAL
 
@@ -389,6 +395,9 @@ class Run(Ranges):
             state.names[name] = (
                 before if isinstance(before, Real) else self.converted(made, before.kind, state)
             )
+            return None
+        if target.type == "field_expression" and _only_name(target) in state.names:
+            self._field(target, state)
             return None
         if target.type == "subscript_expression":
             at, index = self._place(target, state)
@@ -533,6 +542,12 @@ def _only(node: tree_sitter.Node) -> tree_sitter.Node:
     return parts[0]
 
 
+def _only_name(node: tree_sitter.Node) -> str:
+    """The variable of which a field is taken; empty if it is of something else."""
+    what = node.child_by_field_name("argument")
+    return text_of(what) if what is not None and what.type == "identifier" else ""
+
+
 def _jumps(node: tree_sitter.Node) -> bool:
     return any(
         one.type in ("return_statement", "break_statement", "continue_statement") for one in walk(node)
@@ -622,7 +637,8 @@ class Proof:
         arguments = []
         for param, value, size in zip(self._params, values, sizes, strict=True):
             pointer = param.kind == "pointer"
-            arguments.append(Argument(param.name, pointer, _kind_of(param), size if pointer else value))
+            count = size // _lanes(param) if pointer else value
+            arguments.append(Argument(param.name, pointer, KINDS.get(_type_of(param)), count))
         run = Run(header[:3], header[3:6], arguments)
         try:
             run.run(self._body)
@@ -654,7 +670,7 @@ class Proof:
             ):
                 return False
             at = array.ctypes.data
-            if at % array.itemsize:
+            if at % self._params[number].alignment:
                 return False
             spans[number] = at, at + array.nbytes
         return not any(
@@ -678,15 +694,17 @@ class Proof:
                 if not self._params[number].const:
                     marked.append((empty, own, number))
         for empty, own, number in marked:
+            lanes = _lanes(self._params[number])
             for low, high in found.every.get(number, ()):
-                own[low : high + 1] = 0
+                own[lanes * low : lanes * (high + 1)] = 0
             line = f"{self._file}:{self._line + found.rows[number]}" if number in found.rows else ""
             unset.launched(empty, self._name, line)
         return True
 
 
-def _kind_of(param: Param) -> Kind | None:
-    return KINDS.get(_type_of(param))
+def _lanes(param: Param) -> int:
+    """Of how many elements of an array an element of a pointer's type is made."""
+    return REALS.get(_type_of(param), 1)
 
 
 def _type_of(param: Param) -> str:

@@ -38,7 +38,8 @@ KINDS = {
     "bool": BOOL, "unsigned char": Kind(8, False), "short": Kind(16, True), "unsigned short": Kind(16, False),
     "int": INT, "unsigned int": UNSIGNED, "long long": Kind(64, True), "unsigned long long": Kind(64, False),
 }  # fmt: skip
-REALS = frozenset(("float", "double"))
+#: Of each the numbers that it has; only of numbers, not of vectors, is there arithmetic in a text.
+REALS = {f"{one}{count or ''}": count or 1 for one in ("float", "double") for count in (0, 2, 3, 4)}
 
 
 class Sum(NamedTuple):
@@ -74,7 +75,7 @@ class Whole(NamedTuple):
 
 
 class Real(NamedTuple):
-    """A float or double, of which nothing is known."""
+    """A float or double, or a vector of them, of which nothing is known."""
 
 
 class Pointer(NamedTuple):

@@ -90,11 +90,46 @@ def test_a_launch_is_not_watched_where_nothing_can_be_wrong(number: int) -> None
 
 
 @pytest.mark.parametrize("head", [
-    "#define i 0\n", "__device__ int k;\n", "// goes on \\\n// here\n", "__device__ float expf(float x) { return x; }",
+    "#define i 0\n", "__device__ int k;\n", "// goes on \\\n// here\n", "__device__ float* f(float* x) { return x; }",
 ])  # fmt: skip
 def test_texts_of_more_than_the_kernel_are_watched(head: str) -> None:
     right, _ = CASES[0]
     assert found(right, "// don't\n") and not found(right, head)
+
+
+@pytest.mark.parametrize("body", [
+    "return x;", "if (x > 0) return x; return a + 1;", "float s = 0; for (int i = 0; i < 4; ++i) s += x; return s;",
+])  # fmt: skip
+def test_functions_of_numbers_are_run_too(body: str) -> None:
+    call = _I + "if (i < n) y[i] = gelu(x[i], 2 * i);"
+    assert found(call, f"__device__ float gelu(float x, int a) {{ {body} }}\n"), body
+    for head in (
+        f"__device__ float gelu(float& x, int a) {{ {body} }}\n",
+        f"__device__ float gelu(float x, int a) {{ a *= 1 << 30; {body} }}\n",
+        f"__device__ float gelu(float x, int a) {{ __shared__ float s; {body} }}\n",
+        "__device__ float gelu(float x, int a) { return gelu(x, a); }\n",
+        "__device__ float gelu(float x, int a) { if (x > 0) return x; }\n",
+    ):
+        assert not found(call, head), head
+    header = "__device__ float fabsf(double x) { return x; }\n"
+    assert not found(_I + "if (i < n) y[i] = fabsf(x[i]);", header)
+
+
+def test_vectors_have_several_elements() -> None:
+    text = """extern "C" __global__ void f(const float4* x, float2* y, int n) {
+        const int i = threadIdx.x;
+        if (i >= n) return;
+        float4 p = x[i];
+        p.x += p.w;
+        y[i] = make_float2(p.x, 0);
+    }"""
+    known = proof.of(parse(f'#line 1 "prelude/base.cuh"\n#line 1 "<f>"\n{text}'))
+    assert known is not None
+    x, y = np.zeros(31, np.float32), np.zeros(15, np.float32)
+    shape = (1, 1, 1, 32, 1, 1)
+    assert known.holds(shape, (0, 0, 7), (x[x.ctypes.data % 16 // 4 :][:28], y[:14], None))
+    assert not known.holds(shape, (0, 0, 7), (x[:27], y, None))
+    assert not known.holds(shape, (0, 0, 8), (x, y, None))
 
 
 def test_what_a_launch_shares_is_watched() -> None:

@@ -3,14 +3,15 @@
 A launch is run once with ranges in the place of numbers (:mod:`.ranges`), for all threads together. So it is known
 which elements each place of the text may access: they must be in their array, and where an array is written, different
 threads must access different elements (:mod:`.distinct`). Integers must not overflow. Whatever this does not understand
-is not proved, and the launch is watched: barriers, shared memory, atomic operations, own functions, and so on.
+is not proved, and the launch is watched: barriers, shared memory, atomic operations, functions of arrays, and so on.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ import tree_sitter
 
 from ....text.signature import Param, Unit, canonical
 from ....text.syntax import syntax_tree, text_of, walk
+from ..compiler import RUNTIME
 from . import unset
 from .counting import is_function
 from .distinct import Access, are_apart
@@ -69,17 +71,37 @@ class Argument(NamedTuple):
     value: int
 
 
+class Function(NamedTuple):
+    """A function of the text, of numbers, whose result is a float or a vector of them.
+
+    Attributes:
+        params: the names and the types of its parameters, None for floats.
+    """
+
+    params: list[tuple[str, Kind | None]]
+    body: tree_sitter.Node
+
+
 class Run(Ranges):
     """A launch, run with ranges.
 
     Args:
         grid, block: of the launch.
         arguments: of each parameter.
+        functions: those of the text, by their names.
     """
 
-    def __init__(self, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Argument]) -> None:
+    def __init__(
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        arguments: Sequence[Argument],
+        functions: Mapping[str, Function],
+    ) -> None:
         super().__init__(grid, block)
-        self.arguments = arguments
+        self.arguments, self._functions = arguments, functions
+        #: The functions that run, from the kernel on.
+        self._running: list[str] = []
         self.accesses: dict[int, list[Access]] = {}
 
     def run(self, body: tree_sitter.Node) -> None:
@@ -251,6 +273,8 @@ class Run(Ranges):
         if function.type != "identifier" or name in state.names:
             raise Unproved
         values = [self._value(one, state) for one in given]
+        if name in self._functions:
+            return self._result(name, values, state)
         if name == "__ldg" and len(values) == 1:
             return self._access(values[0], Whole(INT, constant_of(0)), state, node, False)
         wholes = [one for one in values if isinstance(one, Whole)]
@@ -260,6 +284,22 @@ class Run(Ranges):
             return self.within(wholes[0].kind, low, high)
         of_reals = not wholes if name in ("min", "max") else is_function(name) or _OF_REALS.fullmatch(name)
         if not of_reals or any(isinstance(one, Pointer) for one in values):
+            raise Unproved
+        return REAL
+
+    def _result(self, name: str, values: Sequence[Value], state: State) -> Value:
+        params, body = self._functions[name]
+        if name in self._running or len(params) != len(values):
+            raise Unproved
+        names: dict[str, Value] = {}
+        for (own, kind), value in zip(params, values, strict=True):
+            if isinstance(value, Pointer):
+                raise Unproved
+            names[own] = REAL if kind is None else self.converted(value, kind, state)
+        self._running.append(name)
+        after = self._statement(body, replace(state.copy(), names=names, guards=None))
+        self._running.pop()
+        if not after.dead:  # it ends without a result
             raise Unproved
         return REAL
 
@@ -318,10 +358,11 @@ class Run(Ranges):
             return self._if(node, state)
         if node.type == "for_statement":
             return self._for(node, state)
-        if (
-            node.type in ("return_statement", "break_statement", "continue_statement")
-            and not node.named_children
-        ):
+        if node.type in ("return_statement", "break_statement", "continue_statement"):
+            if node.named_children and (
+                not self._running or isinstance(self._value(_only(node), state), Pointer)
+            ):
+                raise Unproved
             return replace(state.copy(), dead=True)
         raise Unproved
 
@@ -603,11 +644,15 @@ class Proof:
     Args:
         unit: the kernel.
         body: of its function.
+        functions: of its text, by their names.
         file, line: where the text that was parsed begins.
     """
 
-    def __init__(self, unit: Unit, body: tree_sitter.Node, file: str, line: int) -> None:
+    def __init__(
+        self, unit: Unit, body: tree_sitter.Node, functions: Mapping[str, Function], file: str, line: int
+    ) -> None:
         self._params, self._name, self._body = unit.signature.params, unit.signature.name, body
+        self._functions = functions
         self._file, self._line = file, line
         self._found: dict[object, _Found | None] = {}
 
@@ -639,7 +684,7 @@ class Proof:
             pointer = param.kind == "pointer"
             count = size // _lanes(param) if pointer else value
             arguments.append(Argument(param.name, pointer, KINDS.get(_type_of(param)), count))
-        run = Run(header[:3], header[3:6], arguments)
+        run = Run(header[:3], header[3:6], arguments, self._functions)
         try:
             run.run(self._body)
         except (Unproved, RecursionError):
@@ -731,28 +776,90 @@ def of(unit: Unit) -> Proof | None:
         if param.kind not in ("pointer", "scalar") or not known or "volatile" in param.type_text:
             return None
     root = syntax_tree(own.encode())
-    kernel = _only_function(root)
+    kernel, functions = None, dict[str, Function]()
+    for node in [] if root.has_error else root.named_children:
+        part = node.child_by_field_name("body") if node.type == "linkage_specification" else node
+        if node.type == "comment":
+            continue
+        if part is None or part.type != "function_definition":
+            return None
+        if any(child.type == "__global__" for child in part.children):
+            kernel = part if {child.type for child in part.children} <= _OF_KERNELS else None
+        else:
+            name, function = _function(part)
+            # Of a name that is also a header's, another function may be called.
+            others = unit.text[: texts[0].start()]
+            if (
+                function is None
+                or name in functions
+                or not _known().isdisjoint((name, name[:-1]))
+                or re.search(rf"\b{name}\b", others)
+            ):
+                return None
+            functions[name] = function
     body = None if kernel is None else kernel.child_by_field_name("body")
-    if body is None or root.has_error:
-        return None
-    return Proof(unit, body, texts[0][2], int(texts[0][1]))
+    return None if body is None else Proof(unit, body, functions, texts[0][2], int(texts[0][1]))
 
 
-def _only_function(root: tree_sitter.Node) -> tree_sitter.Node | None:
-    """The function that is all of a text; None if there is more, or it has attributes."""
-    try:
-        node = _only(root)
-    except Unproved:
+_OF_KERNELS = frozenset(
+    ("__global__", "primitive_type", "function_declarator", "compound_statement", "launch_bounds", "comment")
+)
+_OF_FUNCTIONS = frozenset(
+    (
+        "__device__",
+        "__host__",
+        "__forceinline__",
+        "__noinline__",
+        "static",
+        "inline",
+        "constexpr",
+        "const",
+        "",
+    )
+)
+
+
+@cache
+def _known() -> frozenset[str]:
+    """What headers that a text may use declare as functions or macros, or by macros, beside what they call."""
+    paths = [
+        *RUNTIME.glob("cukern_*.h"),
+        *(path for path in (RUNTIME / "include").rglob("*") if path.is_file()),
+    ]
+    texts = (_COMMENTS.sub(" ", path.read_text()) for path in paths)
+    known = re.compile(r"[A-Za-z_]\w*(?=\()|(?<=#define )\w+|(?<=[A-Z]\()\w+")
+    return frozenset(word for text in texts for word in known.findall(text))
+
+
+def _function(node: tree_sitter.Node) -> tuple[str, Function | None]:
+    """The name of a function, and what it takes if that are numbers, and a float or a vector of them is its result."""
+    declarator, body = node.child_by_field_name("declarator"), node.child_by_field_name("body")
+    result = node.child_by_field_name("type")
+    listed = None if declarator is None else declarator.child_by_field_name("parameters")
+    if body is None or listed is None or declarator is None or declarator.type != "function_declarator":
+        return "", None
+    words = {text_of(child) for child in node.children if child not in (declarator, body, result)}
+    params = [_parameter(one) for one in listed.named_children if one.type != "comment"]
+    name = declarator.child_by_field_name("declarator")
+    simple = name is not None and name.type == "identifier" and len(declarator.named_children) == 2
+    if (
+        not simple
+        or not words <= _OF_FUNCTIONS
+        or canonical(text_of(result), {}) not in REALS
+        or None in params
+    ):
+        return "", None
+    return text_of(name), Function([one for one in params if one is not None], body)
+
+
+def _parameter(node: tree_sitter.Node) -> tuple[str, Kind | None] | None:
+    """The name of a parameter of a function and its type, None for floats; None for another one."""
+    declarator, kind = node.child_by_field_name("declarator"), node.child_by_field_name("type")
+    others = {text_of(child) for child in node.children if child not in (declarator, kind)}
+    name = canonical(text_of(kind), {})
+    known = (
+        node.type == "parameter_declaration" and declarator is not None and declarator.type == "identifier"
+    )
+    if not known or not others <= {"const"} or name not in (*REALS, *KINDS):
         return None
-    if node.type == "linkage_specification":
-        node = node.child_by_field_name("body") or node
-    parts = {child.type for child in node.children}
-    known = {
-        "__global__",
-        "primitive_type",
-        "function_declarator",
-        "compound_statement",
-        "launch_bounds",
-        "comment",
-    }
-    return node if node.type == "function_definition" and parts <= known else None
+    return text_of(declarator), KINDS.get(name)

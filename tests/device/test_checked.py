@@ -335,6 +335,33 @@ extern "C" __global__ void << name >>(const float* x, float* y, int n) {
     assert [one.kind for one in reports] == ["unwritten"]
 
 
+def test_what_is_not_watched_counts_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By launches of which it is known that checks would find nothing, and only by those."""
+
+    def watched(self: function.CheckedFunction, packed: bytes) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(function.CheckedFunction, "launch", watched)
+    text = """extern "C" __global__ void << name >>(const float* x, float* y, int n) {
+        const int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = 2 * x[i] + 1;
+    }"""
+    kernel = ck.Kernel(text, name="known", block=4)
+    with checked(collect=True) as reports:
+        half = ck.empty(12)
+        kernel(ck.ones(12), half, 5, grid=3)
+        assert half[:5].numpy().tolist() == [3] * 5 and not reports
+        kernel(half[:5], ck.zeros(12), 5, grid=3)
+        with pytest.raises(AssertionError):
+            kernel(half, ck.zeros(12), 6, grid=3)
+        with pytest.raises(AssertionError):
+            kernel(ck.ones(12), ck.zeros(12), 13, grid=4)
+        half.numpy()
+    assert [(one.kind, one.element, one.place.rpartition(":")[2]) for one in reports] == [
+        ("unwritten", 5, "3")
+    ]
+
+
 def test_arrays_that_were_made_before() -> None:
     text = """
 extern "C" __global__ void << name >>(const float* x, float* y, int n) {

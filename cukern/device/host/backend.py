@@ -35,6 +35,7 @@ from . import processors, settings
 from .ahead import ahead
 from .asynchrony import started
 from .checked import function as checked
+from .checked import proof
 from .checked.mode import current, diverting
 from .compiler import (
     build_kernel,
@@ -47,7 +48,7 @@ from .compiler import (
 )
 from .elf import static_shared
 from .lines import lines_at
-from .packing import GRID, Kernel, Packing, variable_addresses
+from .packing import GRID, HEAD, Kernel, Packing, variable_addresses
 from .packing import load as _load
 from .python import LARGEST_COPY, Form, allocation, launcher, maker, newer, python_api, reraise
 from .tensor_map import tensor_map
@@ -109,11 +110,10 @@ _raised = threading.local()
 def _launch_diverted(handle: int, packed: int) -> int:
     """Launch a kernel checked, in place of a launch; its error waits for the caller of that."""
     try:
-        _functions[handle].launch_checked(packed)
+        return _functions[handle].launch_checked(packed)
     except BaseException as error:
         _raised.error = error
         return _RAISED
-    return 0
 
 
 _diverted = _Diverted(_launch_diverted)
@@ -172,8 +172,8 @@ def _static_shared(path: Path, unit: Unit) -> ctypes.Array[_StaticShared]:
 
 #: The status of a launch that a signal ended, and of one that ran too long.
 _INTERRUPTED, _TOO_LONG = 2, 3
-#: That of a checked one that raised an error.
-_RAISED = 6
+#: That of a checked one that raised an error, and of one that need not be watched.
+_RAISED, _UNWATCHED = 6, 7
 #: That of one that has not run: the kernel is worth an optimised build, soon or before the launch.
 _HAS_RUN_LONG, _WILL_RUN_LONG = 4, 5
 #: A program counter in the runtime's messages.
@@ -290,24 +290,35 @@ class HostFunction:
         """See :class:`..interface.CompiledFunction`."""
         ctypes.memmove(self._addresses[name][0], value, len(value))
 
-    def launch_checked(self, packed: int) -> None:
-        """Launch with every access checked.
+    @cached_property
+    def _proof(self) -> proof.Proof | None:
+        return proof.of(self._unit)
+
+    def launch_checked(self, packed: int) -> int:
+        """Launch with every access checked, unless nothing can be wrong.
 
         Args:
             packed: the address of a launch's bytes.
 
+        Returns:
+            The status of the launch, which may be that it need not be watched, and has not run.
+
         Raises:
             KernelFault: there are findings.
         """
+        launch = ctypes.string_at(packed, self._packing.nbytes + HEAD)
+        if self._proof is not None and checked.need_not_watch(self._proof, self._packing, launch):
+            return _UNWATCHED
         tracer = current().tracer
         watched = self._traced if tracer is not None and tracer.kernel in self._name else self._checked
         for name, (at, nbytes) in self._addresses.items():
             ctypes.memmove(watched.addresses[name][0], at, nbytes)
         try:
-            watched.launch(ctypes.string_at(packed, self._packing.nbytes + checked.HEAD))
+            watched.launch(launch)
         finally:
             for name, (at, nbytes) in self._addresses.items():
                 ctypes.memmove(at, watched.addresses[name][0], nbytes)
+        return 0
 
     def _with_lines(self, text: str) -> str:
         counters = [int(pc, 16) for pc in _PC.findall(text)]

@@ -85,6 +85,8 @@ _GCC_CHECKED = [
 # Of a user's kernels: accesses by pointers to local arrays; a branch that sets a variable stays one, where GCC would
 # take what it sets for the variable's value in the others too; and a load of a float4 stays one, not four of float.
 _GCC_CHECKED_MORE = shlex.split("-fsanitize=object-size -fno-tree-ccp -fno-tree-fre -fno-tree-sra")
+# Of the library's own: tests of overflow and bounds that cannot fail are dropped, and floats kept around calls.
+_GCC_CHECKED_TRUSTED = shlex.split("-ftree-vrp -fcaller-saves -frerun-cse-after-loop -fgcse")
 _CLANG_CHECKED = [
     # Past the driver, which would link the runtimes of these.
     *(
@@ -140,7 +142,10 @@ class Compiler:
     ) -> list[str]:
         """:meth:`kernel_command` for checked launches by the runtime in the file ``runtime``."""
         command = self.kernel_command(output, precompiled)
-        more = [] if trusted else _GCC_CHECKED_MORE if self.is_gcc else _CLANG_CHECKED_MORE
+        if self.is_gcc:
+            more = _GCC_CHECKED_TRUSTED if trusted else _GCC_CHECKED_MORE
+        else:
+            more = [] if trusted else _CLANG_CHECKED_MORE
         more = [*more, *((_GCC_PATHS if self.is_gcc else _CLANG_PATHS) if paths else [])]
         link = ["-x", "none", str(runtime), "-Wl,--no-as-needed"]
         return [*command, *self._checked, *more, *link]

@@ -19,6 +19,8 @@ from ...text.variables import device_variables
 
 #: The first arguments of every launch: grid, block and bytes of shared memory.
 GRID = "6IQ"
+#: The bytes of these.
+HEAD = struct.calcsize(f"={GRID}")
 
 
 class Kernel(ctypes.Structure):
@@ -152,6 +154,26 @@ class Packing:
         self.nbytes = offset
         self.params = unit.signature.params
         self._pack = struct.Struct(f"={GRID}{''.join(self.codes)}").pack
+
+    def arrays(self, packed: bytes) -> list[np.ndarray[Any, Any] | None]:
+        """The array of each parameter of a packed launch that has one."""
+        found: list[np.ndarray[Any, Any] | None] = []
+        for param, row in zip(self.params, self.table, strict=False):
+            array = None
+            if param.kind in ("pointer", "view", "table"):
+                (address,) = struct.unpack_from("=Q", packed, HEAD + row.offset)
+                array = ctypes.cast(address, ctypes.py_object).value
+            found.append(array)
+        return found
+
+    def numbers(self, packed: bytes) -> list[int]:
+        """Each parameter of a packed launch that is a whole number; 0 in the place of others."""
+        return [
+            int(np.frombuffer(packed, param.dtype, 1, HEAD + row.offset)[0])
+            if param.kind == "scalar" and param.dtype is not None and param.dtype.kind in "iub"
+            else 0
+            for param, row in zip(self.params, self.table, strict=False)
+        ]
 
     def pack(self, grid: Dim3, block: Dim3, shared: int, values: Sequence[Any]) -> bytes:
         """The bytes of a launch. A number too large for a float is infinite."""

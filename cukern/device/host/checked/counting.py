@@ -120,6 +120,11 @@ def _left_out(node: tree_sitter.Node) -> int:
     return child.id
 
 
+def is_function(name: str) -> bool:
+    """Whether a function's floating-point operations are counted: it computes a number of numbers."""
+    return any(names.fullmatch(name) for names in _FUNCTIONS.values())
+
+
 def _called(node: tree_sitter.Node) -> int | None:
     """How many operations a call is; 0 for one of an unknown number, None for one that does not count."""
     function = node.child_by_field_name("function")

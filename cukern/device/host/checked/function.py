@@ -24,13 +24,11 @@ from ..compiler import build_checked, build_runtime
 from ..elf import symbols
 from ..packing import GRID, Kernel, Packing, load, variable_addresses
 from ..python import python_api, reraise
-from . import fills, mode, unset
+from . import fills, mode, proof, unset
 from .report import TIMEOUT, RawReport, Reader
 from .source import depends_on_order, runs_in_fibers, source, takes_active_mask
 from .tracing import SHARED, Region
 
-#: The bytes of a launch before its parameters.
-HEAD = struct.calcsize(f"={GRID}")
 _INTERRUPTED, _FLOATS = 2, 1 << 16
 #: Functions that print, or write surfaces or by tensor maps to memory that is not restored after a launch.
 _SEEN = re.compile(r"printf|surf\w+write|(add|store)_tile")
@@ -166,6 +164,21 @@ def build(unit: Unit, counts: bool = False) -> tuple[Path, str]:
         return build_checked(source(unit, arrays=False), _library()[1])  # of arrays that cannot be filled
 
 
+def need_not_watch(known: proof.Proof, packing: Packing, packed: bytes) -> bool:
+    """Whether a launch is known to be right as it is, and has nothing to show.
+
+    Args:
+        known: what is known of the kernel.
+        packing: the layout of its arguments.
+        packed: the result of :meth:`Packing.pack`.
+    """
+    chosen = mode.current()
+    if chosen.tracer is not None or chosen.sampled or _asked is not None:
+        return False
+    header = struct.unpack_from(f"={GRID}", packed)
+    return known.holds(header, packing.numbers(packed), packing.arrays(packed))
+
+
 class _Build:
     """A library of a kernel for checked launches, loaded and known to the runtime."""
 
@@ -248,7 +261,7 @@ class CheckedFunction:
         """
         chosen = mode.current()
         when, seed = asynchrony.chosen()
-        arrays = self._arrays(packed)
+        arrays = self._packing.arrays(packed)
         empties = unset.among(arrays)
         structs = (unset.Unset * max(1, len(empties)))(*(empty.struct() for _, empty in empties))
         sizes = (0 if array is None else _size_code(array) for array in arrays)
@@ -484,14 +497,3 @@ class CheckedFunction:
 
     def _shared_size(self, number: int) -> int:
         return int(self._runtime.cukern_shared_size(number))
-
-    def _arrays(self, packed: bytes) -> list[np.ndarray[Any, Any] | None]:
-        """The array of each parameter that has one."""
-        arrays: list[np.ndarray[Any, Any] | None] = []
-        for param, row in zip(self._packing.params, self._packing.table, strict=False):
-            array = None
-            if param.kind in ("pointer", "view", "table"):
-                (address,) = struct.unpack_from("=Q", packed, HEAD + row.offset)
-                array = ctypes.cast(address, ctypes.py_object).value
-            arrays.append(array)
-        return arrays

@@ -281,6 +281,7 @@ static int run_checked(Worker* w, Job* job, const unsigned char* objects, unsign
 }
 
 static int (*divert)(Function*, const unsigned char*);
+constexpr int unwatched = 7;  // its result for a launch that is to run as usual
 static Function* functions;  // under the lock
 static int divert_all;
 // Whether a quick build is to be replaced: 4 when it has run long, 5 when this launch may. `objects` are the parameters.
@@ -324,7 +325,8 @@ EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     Worker* w = prepare_worker(&job, max_stacks);
     if (!w) return fail("no memory for the stacks of the block's threads");
     if (function->checked) {
-        if (function->checked > 1) return divert(function, packed);
+        const int status = function->checked > 1 ? divert(function, packed) : unwatched;
+        if (status != unwatched) return status;
         if (function->checked & 1) return run_checked(w, &job, packed + sizeof header, params);
     }
     run_job(w, &job, function);

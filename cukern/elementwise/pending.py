@@ -341,7 +341,11 @@ class Trace:
         one = expression(x)
         if one is not None and one.trace is self:
             if one.node.kind == "reduced":
-                return one.node, one.reads, one.depth  # whose shape may be another than that of the array that has it
+                return (
+                    one.node,
+                    one.reads,
+                    one.depth,
+                )  # whose shape may be another than that of the array that has it
             reference = self._made.get(one.node)
             there = None if reference is None else reference()
             if there is None or type(there) is Pending:

@@ -24,8 +24,8 @@ from .plan import accumulator, along
 from .variants import HOST_PIECE
 
 KERNEL = Kernel("reduction/row_program.cu")
-#: Elements that the host computes at once.
-_UNROLL = 16
+#: Elements that the host computes at once, if a row has twice as many.
+_UNROLL = (64, 32, 8, 1)
 #: The largest stride along a row, in elements, with which the host reads rows again and again.
 _NEAR = 8
 #: Bytes of a row that a thread holds in registers, if there are threads enough; and the most.
@@ -85,7 +85,13 @@ def _made(problem: RowProgram) -> RowPlan | str:
         return "the elements of a row are apart"
     if serial:
         each = max(1, HOST_PIECE // n)
-        threads = {"block": 1, "lanes": 1, "width": _UNROLL, "count": 0, "full": False}
+        threads = {
+            "block": 1,
+            "lanes": 1,
+            "width": next(w for w in _UNROLL if w * 2 <= n or w == 1),
+            "count": 0,
+            "full": False,
+        }
         blocks = divide_up(rows, each)
     else:
         each = 0

@@ -9,6 +9,9 @@
 <% endif %>
 <% include "prelude/reduce.cuh" %>
 <% include "prelude/packs.cuh" %>
+<% if not count %>
+<% include "prelude/over_pack.cuh" %>
+<% endif %>
 using index = << index >>;
 constexpr int lanes = << lanes >>, width = << width >>, count = << count >>;
 <% include "lib/strided.cuh" %>
@@ -160,12 +163,12 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             for (int k = 0; k < width; ++k) parts[k] = Stage<< i >>::identity();
 <% endif %>
             for (; r + width - 1 < n; r += width) {
-                Stage<< i >>::T v[width];
-                for (int k = 0; k < width; ++k) v[k] = value_at(r, k);
 <% if stage.row.batch %>
+                Stage<< i >>::T v[width];
+                over_pack<width>([&](int k) { v[k] = value_at(r, k); });
                 t<< i >> = Stage<< i >>::push_all(t<< i >>, v);
 <% else %>
-                for (int k = 0; k < width; ++k) parts[k] = Stage<< i >>::push(parts[k], v[k]);
+                over_pack<width>([&](int k) { parts[k] = Stage<< i >>::push(parts[k], value_at(r, k)); });
 <% endif %>
             }
             for (; r < n; ++r) t<< i >> = Stage<< i >>::push(t<< i >>, value_at(r, 0));

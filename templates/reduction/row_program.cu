@@ -79,8 +79,7 @@ struct Stage<< loop.index0 >> {
             if (r >= n) continue;
 <% endif %>
 <%- endmacro %>
-
-extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+<% macro parameters() %>
 <% for x in inputs %>
     const << x.type >>* x<< x.k >>,
 <% endfor %>
@@ -90,8 +89,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% for y in outputs %>
     << y.type >>* y<< loop.index0 >>,
 <% endfor %>
-    Layout layout, index rows, index n, index each)
-{
+<%- endmacro %>
+<# Begins the rows of a thread. #>
+<% macro rows_of_thread() %>
 <% if count %>
     const int lane = int(threadIdx.x) % lanes;
     const index own = index(blockIdx.x) * << block // lanes >> + int(threadIdx.x) / lanes;
@@ -100,8 +100,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% else %>
     for (index row = index(blockIdx.x) * each; row < minimum(rows, index(blockIdx.x + 1) * each); ++row) {
 <% endif %>
-        index offset[<< arrays >>] = {};
-        advance(offset, row, layout.kept_shape, layout.kept_step);
+<%- endmacro %>
+<# The arrays of a row. #>
+<% macro loads() %>
 <% for x in inputs if x.step == "zero" %>
         const << x.compute >> a<< x.k >> = cast< << x.compute >> >(loaded(x<< x.k >>[offset[<< x.k >>]]));
 <% endfor %>
@@ -115,8 +116,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% endfor %>
         }
 <% endif %>
-<% for stage in stages %>
-<% set i = loop.index0 %>
+<%- endmacro %>
+<# Stage number i, for all threads of the row. #>
+<% macro reduced(stage, i) %>
 << fixed(stage) >>
         Stage<< i >>::State t<< i >> = Stage<< i >>::identity();
 <% if count %>
@@ -178,7 +180,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         }
 <% endif %>
         const << stage.compute >> a<< stage.number >> = Stage<< i >>::finish(t<< i >>, n);
-<% endfor %>
+<%- endmacro %>
+<# What is stored. #>
+<% macro results() %>
 << fixed(ends) >>
 <% for y in outputs if not y.wide %>
         << "if (lane == 0 && own < rows) " if count >>y<< y.k >>[offset[<< y.at >>]] = cast< << y.type >> >(<< y.value >>);
@@ -209,5 +213,19 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% endfor %>
         }
 <% endif %>
+<%- endmacro %>
+
+extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+<< parameters() >>
+    Layout layout, index rows, index n, index each)
+{
+<< rows_of_thread() >>
+        index offset[<< arrays >>] = {};
+        advance(offset, row, layout.kept_shape, layout.kept_step);
+<< loads() >>
+<% for stage in stages %>
+<< reduced(stage, loop.index0) >>
+<% endfor %>
+<< results() >>
     }
 }

@@ -28,7 +28,8 @@ KERNEL = Kernel("reduction/row_program.cu")
 _UNROLL = (64, 32, 8, 1)
 #: The largest stride along a row, in elements, with which the host reads rows again and again.
 _NEAR = 8
-#: Bytes of a row that a thread holds in registers, if there are threads enough; and the most.
+#: Bytes of a row that a thread holds in registers, if there are threads enough; and the most. A value counts as 4 at
+#: least.
 _HELD, _MOST_HELD = 128, 256
 #: The most threads that share a row.
 _LANES = 512
@@ -101,9 +102,10 @@ def _made(problem: RowProgram) -> RowPlan | str:
             return found
         threads, blocks = found, divide_up(rows, found["block"] // found["lanes"])
     for stage in variables["stages"]:
-        whole = bool(stage["row"].batch) and threads["full"]
-        stage["whole"] = whole and power_of_two(threads["count"]) == threads["count"]
-    wide = needs_64_bits(Axes((rows, max(n, _LANES)), ())) or any(map(needs_64_bits, (kept, over)))
+        count = threads["count"]
+        stage["whole"] = bool(stage["row"].batch) and threads["full"] and power_of_two(count) == count
+    whole = Axes((*kept.shape, n), tuple([(*a, *b) for a, b in zip(kept.steps, over.steps, strict=True)]))
+    wide = needs_64_bits(whole) or needs_64_bits(Axes((rows, max(n, _LANES)), ()))
     index = {"index": "long long" if wide else "int"}
     walked = layout_params(kept_shape=kept.shape, kept_step=kept.steps, step=step)
     block = threads["block"]
@@ -133,7 +135,7 @@ def _threads(
         width //= 2
     packs = n // width
     moving = zip(problem.operands, step, strict=False)
-    size = width * (sum(one.dtype.itemsize for one, along in moving if along) or 4)
+    size = width * (sum(max(4, one.dtype.itemsize) for one, along in moving if along) or 4)
     lanes = power_of_two(divide_up(packs, max(1, min(_HELD // size, _STATEMENTS // (width * statements)))))
     lanes = min(max(lanes, min(32, power_of_two(packs))), _LANES)
     count = divide_up(packs, lanes)

@@ -26,6 +26,8 @@ from .variants import HOST_PIECE
 KERNEL = Kernel("reduction/row_program.cu")
 #: Elements that the host computes at once, if a row has twice as many.
 _UNROLL = (64, 32, 8, 1)
+#: From here on numbers of results that nothing reads.
+_UNREAD = 1 << 30
 #: The largest stride along a row, in elements, with which the host reads rows again and again.
 _NEAR = 8
 #: Bytes of a row that a thread holds in registers, if there are threads enough; and the most. A value counts as 4 at
@@ -156,13 +158,16 @@ def _variables(problem: RowProgram, step: Sequence[int]) -> dict[str, Any]:
     program, k = problem.program, len(problem.operands)
     rowwise = {*[i for i in range(k) if not step[i]], *range(k, len(program.inputs))}
     last = len(problem.stages)
-    stages = []
-    for i, (row, number, dtype, parameter) in enumerate(problem.stages):
+    stages, levels = [], list[list[dict[str, Any]]]()
+    level_of: dict[int, int] = {}
+    for i, (row, read_as, dtype, parameter) in enumerate(problem.stages):
+        number = read_as if read_as >= 0 else _UNREAD + i
         root = program.outputs[i]
         part, (value,) = _part([root], rowwise, i)
         stages.append(
             {
                 **part,
+                "i": i,
                 "row": row,
                 "number": number,
                 "value": value,
@@ -173,6 +178,11 @@ def _variables(problem: RowProgram, step: Sequence[int]) -> dict[str, Any]:
                 "parameter": literal(parameter, dtypes.float64),
             }
         )
+        read = [level_of[one.value] for one in order([root]) if one.kind == "input" and one.value in level_of]
+        level_of[number] = 1 + max(read, default=-1)
+        if level_of[number] == len(levels):
+            levels.append([])
+        levels[level_of[number]].append(stages[-1])
     ends, values = _part(program.outputs[last:], rowwise, last)
     outputs = [
         {
@@ -195,6 +205,7 @@ def _variables(problem: RowProgram, step: Sequence[int]) -> dict[str, Any]:
         "scalars": [compute_type(d) for d in program.scalars],
         "outputs": outputs,
         "stages": stages,
+        "levels": levels,
         "ends": ends,
         "arrays": len(step),
         "computed": any(one["body"] or one["before"] for one in parts),

@@ -117,8 +117,9 @@ struct Stage<< loop.index0 >> {
         }
 <% endif %>
 <%- endmacro %>
-<# Stage number i, for all threads of the row. #>
-<% macro reduced(stage, i) %>
+<# The values of a thread, or on the host of a row, reduced. #>
+<% macro accumulated(stage) %>
+<% set i = stage.i %>
 << fixed(stage) >>
         Stage<< i >>::State t<< i >> = Stage<< i >>::identity();
 <% if count %>
@@ -143,16 +144,6 @@ struct Stage<< loop.index0 >> {
         t<< i >> = Stage<< i >>::push_all(t<< i >>, v);
 <% endif %>
         }
-#pragma unroll
-        for (int distance = << [lanes, 32] | min // 2 >>; distance > 0; distance /= 2) t<< i >> = Stage<< i >>::combine(t<< i >>, shuffle_xor(t<< i >>, distance));
-<% if lanes > 32 %>
-        __shared__ Stage<< i >>::State of_warp<< i >>[<< lanes // 32 >>];
-        if (threadIdx.x % 32 == 0) of_warp<< i >>[threadIdx.x / 32] = t<< i >>;
-        __syncthreads();
-        t<< i >> = of_warp<< i >>[threadIdx.x % << lanes // 32 >>];
-#pragma unroll
-        for (int distance = << lanes // 64 >>; distance > 0; distance /= 2) t<< i >> = Stage<< i >>::combine(t<< i >>, shuffle_xor(t<< i >>, distance));
-<% endif %>
 <% else %>
         {
             const auto value_at = [&](index r, int k) -> Stage<< i >>::T {
@@ -179,7 +170,33 @@ struct Stage<< loop.index0 >> {
 <% endif %>
         }
 <% endif %>
-        const << stage.compute >> a<< stage.number >> = Stage<< i >>::finish(t<< i >>, n);
+<%- endmacro %>
+<# Reductions that do not read each other, for all threads of the row, which wait for each other once. #>
+<% macro reduced(level) %>
+<% for stage in level %>
+<< accumulated(stage) >>
+<% endfor %>
+<% if count %>
+<% for i in level | map(attribute="i") %>
+#pragma unroll
+        for (int distance = << [lanes, 32] | min // 2 >>; distance > 0; distance /= 2) t<< i >> = Stage<< i >>::combine(t<< i >>, shuffle_xor(t<< i >>, distance));
+<% endfor %>
+<% if lanes > 32 %>
+<% for i in level | map(attribute="i") %>
+        __shared__ Stage<< i >>::State of_warp<< i >>[<< lanes // 32 >>];
+        if (threadIdx.x % 32 == 0) of_warp<< i >>[threadIdx.x / 32] = t<< i >>;
+<% endfor %>
+        __syncthreads();
+<% for i in level | map(attribute="i") %>
+        t<< i >> = of_warp<< i >>[threadIdx.x % << lanes // 32 >>];
+#pragma unroll
+        for (int distance = << lanes // 64 >>; distance > 0; distance /= 2) t<< i >> = Stage<< i >>::combine(t<< i >>, shuffle_xor(t<< i >>, distance));
+<% endfor %>
+<% endif %>
+<% endif %>
+<% for stage in level %>
+        const << stage.compute >> a<< stage.number >> = Stage<< stage.i >>::finish(t<< stage.i >>, n);
+<% endfor %>
 <%- endmacro %>
 <# What is stored. #>
 <% macro results() %>
@@ -223,8 +240,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         index offset[<< arrays >>] = {};
         advance(offset, row, layout.kept_shape, layout.kept_step);
 << loads() >>
-<% for stage in stages %>
-<< reduced(stage, loop.index0) >>
+<% for level in levels %>
+<< reduced(level) >>
 <% endfor %>
 << results() >>
     }

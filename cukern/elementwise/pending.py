@@ -330,7 +330,8 @@ class Trace:
                 read: set[int] = set()
                 for one in group:
                     more = read | set(map(id, one.reads))
-                    if some and (len(more) > MOST_INPUTS or len(some) == MOST_OUTPUTS):
+                    many = len(more) > MOST_INPUTS or len(some) == MOST_OUTPUTS
+                    if some and (many or depth_of([each.node for each in (*some, one)]) > MOST_STAGES):
                         continue
                     some.append(one)
                     read = more
@@ -451,7 +452,8 @@ class Trace:
     ) -> tuple[tuple[Node, ...], tuple[Array, ...], int]:
         """The outputs of a program as nodes of this trace, what they read, and their depth."""
         nodes, reads, depth = self._operands(arrays)
-        if len(reads) > MOST_INPUTS or (depth >= _DEPTH and len(order(nodes)) > MOST_NODES):
+        deep = depth >= _DEPTH and (len(order(nodes)) > MOST_NODES or depth_of(nodes) > MOST_STAGES)
+        if deep or len(reads) > MOST_INPUTS:
             self._compute_all([one for one in map(expression, arrays) if one is not None])
             nodes, reads, depth = self._operands(arrays)
         replaced = {}
@@ -541,7 +543,7 @@ class Trace:
         stage = Stage(reduce, node, shape, len(axes), plain, dtype, parameter)
         stage = stage.kept if keepdims else stage
         own = fresh_layout(device, dtype, stage.out)
-        return self._pending(Expression(self, stage.result, own, reads, depth))
+        return self._pending(Expression(self, stage.result, own, reads, depth + _DEPTH // MOST_STAGES))
 
     def computed(self, stage: Stage) -> Node:
         """The node of an array that has the result of a reduction."""

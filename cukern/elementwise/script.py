@@ -152,6 +152,18 @@ class Call(NamedTuple):
             values[slot] = one
 
 
+class _Same:
+    """Equal for the same array, which it keeps: another one might get the id of an array that is gone."""
+
+    def __init__(self, x: Array) -> None:
+        self._x = x
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self._x is other._x
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 Step = Launch | Reduce | New | Into | Seen | Call
 
 
@@ -214,7 +226,7 @@ class Script:
     def form(self) -> tuple[Any, ...]:
         """What is equal for two traces that did the same."""
         steps = [one.form if isinstance(one, (Seen, Call)) else one for one in self.steps]
-        return (*steps, *[(slot, id(x)) for slot, x in self.outer])
+        return (*steps, *[(slot, _Same(x)) for slot, x in self.outer])
 
 
 #: How often steps are timed.

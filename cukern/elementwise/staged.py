@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _RESULTS = 1 << 24
 #: The fewest rows, and the fewest elements of a row, for which a reduction waits.
 LEAST_ROWS, LEAST_ELEMENTS = 16, 32
-#: Reductions of one kernel.
+#: Reductions of one kernel, from which on what is reduced is computed first.
 MOST_STAGES = 8
 
 

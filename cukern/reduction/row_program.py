@@ -24,11 +24,14 @@ from .plan import accumulator, along
 from .variants import HOST_PIECE
 
 KERNEL = Kernel("reduction/row_program.cu")
-#: Elements that the host computes at once.
-_UNROLL = 16
+#: Elements that the host computes at once, if a row has twice as many.
+_UNROLL = (64, 32, 8, 1)
+#: From here on numbers of results that nothing reads.
+_UNREAD = 1 << 30
 #: The largest stride along a row, in elements, with which the host reads rows again and again.
 _NEAR = 8
-#: Bytes of a row that a thread holds in registers, if there are threads enough; and the most.
+#: Bytes of a row that a thread holds in registers, if there are threads enough; and the most. A value counts as 4 at
+#: least.
 _HELD, _MOST_HELD = 128, 256
 #: The most threads that share a row.
 _LANES = 512
@@ -85,7 +88,13 @@ def _made(problem: RowProgram) -> RowPlan | str:
         return "the elements of a row are apart"
     if serial:
         each = max(1, HOST_PIECE // n)
-        threads = {"block": 1, "lanes": 1, "width": _UNROLL, "count": 0, "full": False}
+        threads = {
+            "block": 1,
+            "lanes": 1,
+            "width": next(w for w in _UNROLL if w * 2 <= n or w == 1),
+            "count": 0,
+            "full": False,
+        }
         blocks = divide_up(rows, each)
     else:
         each = 0
@@ -95,9 +104,10 @@ def _made(problem: RowProgram) -> RowPlan | str:
             return found
         threads, blocks = found, divide_up(rows, found["block"] // found["lanes"])
     for stage in variables["stages"]:
-        whole = bool(stage["row"].batch) and threads["full"]
-        stage["whole"] = whole and power_of_two(threads["count"]) == threads["count"]
-    wide = needs_64_bits(Axes((rows, max(n, _LANES)), ())) or any(map(needs_64_bits, (kept, over)))
+        count = threads["count"]
+        stage["whole"] = bool(stage["row"].batch) and threads["full"] and power_of_two(count) == count
+    whole = Axes((*kept.shape, n), tuple([(*a, *b) for a, b in zip(kept.steps, over.steps, strict=True)]))
+    wide = needs_64_bits(whole) or needs_64_bits(Axes((rows, max(n, _LANES)), ()))
     index = {"index": "long long" if wide else "int"}
     walked = layout_params(kept_shape=kept.shape, kept_step=kept.steps, step=step)
     block = threads["block"]
@@ -127,7 +137,7 @@ def _threads(
         width //= 2
     packs = n // width
     moving = zip(problem.operands, step, strict=False)
-    size = width * (sum(one.dtype.itemsize for one, along in moving if along) or 4)
+    size = width * (sum(max(4, one.dtype.itemsize) for one, along in moving if along) or 4)
     lanes = power_of_two(divide_up(packs, max(1, min(_HELD // size, _STATEMENTS // (width * statements)))))
     lanes = min(max(lanes, min(32, power_of_two(packs))), _LANES)
     count = divide_up(packs, lanes)
@@ -148,13 +158,16 @@ def _variables(problem: RowProgram, step: Sequence[int]) -> dict[str, Any]:
     program, k = problem.program, len(problem.operands)
     rowwise = {*[i for i in range(k) if not step[i]], *range(k, len(program.inputs))}
     last = len(problem.stages)
-    stages = []
-    for i, (row, number, dtype, parameter) in enumerate(problem.stages):
+    stages, levels = [], list[list[dict[str, Any]]]()
+    level_of: dict[int, int] = {}
+    for i, (row, read_as, dtype, parameter) in enumerate(problem.stages):
+        number = read_as if read_as >= 0 else _UNREAD + i
         root = program.outputs[i]
         part, (value,) = _part([root], rowwise, i)
         stages.append(
             {
                 **part,
+                "i": i,
                 "row": row,
                 "number": number,
                 "value": value,
@@ -165,6 +178,11 @@ def _variables(problem: RowProgram, step: Sequence[int]) -> dict[str, Any]:
                 "parameter": literal(parameter, dtypes.float64),
             }
         )
+        read = [level_of[one.value] for one in order([root]) if one.kind == "input" and one.value in level_of]
+        level_of[number] = 1 + max(read, default=-1)
+        if level_of[number] == len(levels):
+            levels.append([])
+        levels[level_of[number]].append(stages[-1])
     ends, values = _part(program.outputs[last:], rowwise, last)
     outputs = [
         {
@@ -187,6 +205,7 @@ def _variables(problem: RowProgram, step: Sequence[int]) -> dict[str, Any]:
         "scalars": [compute_type(d) for d in program.scalars],
         "outputs": outputs,
         "stages": stages,
+        "levels": levels,
         "ends": ends,
         "arrays": len(step),
         "computed": any(one["body"] or one["before"] for one in parts),

@@ -9,6 +9,9 @@
 <% endif %>
 <% include "prelude/reduce.cuh" %>
 <% include "prelude/packs.cuh" %>
+<% if not count %>
+<% include "prelude/over_pack.cuh" %>
+<% endif %>
 using index = << index >>;
 constexpr int lanes = << lanes >>, width = << width >>, count = << count >>;
 <% include "lib/strided.cuh" %>
@@ -76,8 +79,7 @@ struct Stage<< loop.index0 >> {
             if (r >= n) continue;
 <% endif %>
 <%- endmacro %>
-
-extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+<% macro parameters() %>
 <% for x in inputs %>
     const << x.type >>* x<< x.k >>,
 <% endfor %>
@@ -87,8 +89,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% for y in outputs %>
     << y.type >>* y<< loop.index0 >>,
 <% endfor %>
-    Layout layout, index rows, index n, index each)
-{
+<%- endmacro %>
+<# Begins the rows of a thread. #>
+<% macro rows_of_thread() %>
 <% if count %>
     const int lane = int(threadIdx.x) % lanes;
     const index own = index(blockIdx.x) * << block // lanes >> + int(threadIdx.x) / lanes;
@@ -97,8 +100,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% else %>
     for (index row = index(blockIdx.x) * each; row < minimum(rows, index(blockIdx.x + 1) * each); ++row) {
 <% endif %>
-        index offset[<< arrays >>] = {};
-        advance(offset, row, layout.kept_shape, layout.kept_step);
+<%- endmacro %>
+<# The arrays of a row. #>
+<% macro loads() %>
 <% for x in inputs if x.step == "zero" %>
         const << x.compute >> a<< x.k >> = cast< << x.compute >> >(loaded(x<< x.k >>[offset[<< x.k >>]]));
 <% endfor %>
@@ -112,8 +116,10 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% endfor %>
         }
 <% endif %>
-<% for stage in stages %>
-<% set i = loop.index0 %>
+<%- endmacro %>
+<# The values of a thread, or on the host of a row, reduced. #>
+<% macro accumulated(stage) %>
+<% set i = stage.i %>
 << fixed(stage) >>
         Stage<< i >>::State t<< i >> = Stage<< i >>::identity();
 <% if count %>
@@ -138,16 +144,6 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         t<< i >> = Stage<< i >>::push_all(t<< i >>, v);
 <% endif %>
         }
-#pragma unroll
-        for (int distance = << [lanes, 32] | min // 2 >>; distance > 0; distance /= 2) t<< i >> = Stage<< i >>::combine(t<< i >>, shuffle_xor(t<< i >>, distance));
-<% if lanes > 32 %>
-        __shared__ Stage<< i >>::State of_warp<< i >>[<< lanes // 32 >>];
-        if (threadIdx.x % 32 == 0) of_warp<< i >>[threadIdx.x / 32] = t<< i >>;
-        __syncthreads();
-        t<< i >> = of_warp<< i >>[threadIdx.x % << lanes // 32 >>];
-#pragma unroll
-        for (int distance = << lanes // 64 >>; distance > 0; distance /= 2) t<< i >> = Stage<< i >>::combine(t<< i >>, shuffle_xor(t<< i >>, distance));
-<% endif %>
 <% else %>
         {
             const auto value_at = [&](index r, int k) -> Stage<< i >>::T {
@@ -160,12 +156,12 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             for (int k = 0; k < width; ++k) parts[k] = Stage<< i >>::identity();
 <% endif %>
             for (; r + width - 1 < n; r += width) {
-                Stage<< i >>::T v[width];
-                for (int k = 0; k < width; ++k) v[k] = value_at(r, k);
 <% if stage.row.batch %>
+                Stage<< i >>::T v[width];
+                over_pack<width>([&](int k) { v[k] = value_at(r, k); });
                 t<< i >> = Stage<< i >>::push_all(t<< i >>, v);
 <% else %>
-                for (int k = 0; k < width; ++k) parts[k] = Stage<< i >>::push(parts[k], v[k]);
+                over_pack<width>([&](int k) { parts[k] = Stage<< i >>::push(parts[k], value_at(r, k)); });
 <% endif %>
             }
             for (; r < n; ++r) t<< i >> = Stage<< i >>::push(t<< i >>, value_at(r, 0));
@@ -174,8 +170,36 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% endif %>
         }
 <% endif %>
-        const << stage.compute >> a<< stage.number >> = Stage<< i >>::finish(t<< i >>, n);
+<%- endmacro %>
+<# Reductions that do not read each other, for all threads of the row, which wait for each other once. #>
+<% macro reduced(level) %>
+<% for stage in level %>
+<< accumulated(stage) >>
 <% endfor %>
+<% if count %>
+<% for i in level | map(attribute="i") %>
+#pragma unroll
+        for (int distance = << [lanes, 32] | min // 2 >>; distance > 0; distance /= 2) t<< i >> = Stage<< i >>::combine(t<< i >>, shuffle_xor(t<< i >>, distance));
+<% endfor %>
+<% if lanes > 32 %>
+<% for i in level | map(attribute="i") %>
+        __shared__ Stage<< i >>::State of_warp<< i >>[<< lanes // 32 >>];
+        if (threadIdx.x % 32 == 0) of_warp<< i >>[threadIdx.x / 32] = t<< i >>;
+<% endfor %>
+        __syncthreads();
+<% for i in level | map(attribute="i") %>
+        t<< i >> = of_warp<< i >>[threadIdx.x % << lanes // 32 >>];
+#pragma unroll
+        for (int distance = << lanes // 64 >>; distance > 0; distance /= 2) t<< i >> = Stage<< i >>::combine(t<< i >>, shuffle_xor(t<< i >>, distance));
+<% endfor %>
+<% endif %>
+<% endif %>
+<% for stage in level %>
+        const << stage.compute >> a<< stage.number >> = Stage<< stage.i >>::finish(t<< stage.i >>, n);
+<% endfor %>
+<%- endmacro %>
+<# What is stored. #>
+<% macro results() %>
 << fixed(ends) >>
 <% for y in outputs if not y.wide %>
         << "if (lane == 0 && own < rows) " if count >>y<< y.k >>[offset[<< y.at >>]] = cast< << y.type >> >(<< y.value >>);
@@ -206,5 +230,19 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% endfor %>
         }
 <% endif %>
+<%- endmacro %>
+
+extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+<< parameters() >>
+    Layout layout, index rows, index n, index each)
+{
+<< rows_of_thread() >>
+        index offset[<< arrays >>] = {};
+        advance(offset, row, layout.kept_shape, layout.kept_step);
+<< loads() >>
+<% for level in levels %>
+<< reduced(level) >>
+<% endfor %>
+<< results() >>
     }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import cukern as ck
 from cukern.elementwise import pending
+from cukern.reduction import row_program
 
 Random = np.random.Generator
 
@@ -97,6 +99,104 @@ def test_large_arrays_are_written_by_parts(device: ck.Device) -> None:
     jitted = ck.jit(wave)
     for seed in range(3):
         agree(jitted(made(520, 520, seed=seed)), wave(made(520, 520, seed=seed)))
+
+
+def standardised(x: Any) -> Any:
+    mean, deviation = x.mean(axis=1), x.std(axis=1, keepdims=True)
+    return mean, (x - mean[:, None]) / deviation, x * 2
+
+
+def correlation(x: Any) -> Any:
+    y = x[::-1]
+    a, b = x - x.mean(axis=1, keepdims=True), y - y.mean(axis=1, keepdims=True)
+    return (a * b).sum(axis=1) / ck.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
+
+
+def softmax_gradient(x: Any) -> Any:
+    with ck.Tape() as tape:
+        tape.watch(x)
+        e = ck.exp(x - x.max(axis=1, keepdims=True))
+        y = e / e.sum(axis=1, keepdims=True)
+    return tape.gradient(y, x, x * 2)
+
+
+def means_that_are_written(x: Any) -> Any:
+    x = x + 0
+    mean = x.mean(axis=1)
+    before = x - mean[:, None]
+    product = mean @ mean
+    mean[0] = 5
+    x[1] = 3
+    return before, mean, product, x - x.mean(axis=1)[:, None]
+
+
+#: Programs of the rows of a matrix, and the reductions and other kernels that each takes.
+ROWS: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "several results": (standardised, ["Launch"]),
+    "reductions of reductions": (correlation, ["Launch"]),
+    "a derivative": (softmax_gradient, ["Launch"]),
+    "means of rows along columns": (lambda x: x[:, :20] - x.mean(axis=1), ["Reduce", "Launch"]),
+    "a part of the means": (lambda x: x[1:] - x.mean(axis=1, keepdims=True)[1:], ["Reduce", "Launch"]),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_reductions_of_rows_are_one_kernel(device: ck.Device, name: str) -> None:
+    function, steps = ROWS[name]
+    x = made(20, 40)
+    with pending.Trace("rows", [x]) as active:
+        found = function(x)
+        active.settle(ck.tree.leaves(found))
+    agree(found, function(x))
+    assert [type(one).__name__ for one in active.script.steps] == steps
+    jitted = ck.jit(function)
+    for seed in range(3):
+        agree(jitted(made(20, 40, seed=seed)), function(made(20, 40, seed=seed)))
+
+
+def test_means_are_written(device: ck.Device) -> None:
+    jitted = ck.jit(means_that_are_written)
+    for seed in range(3):
+        x = made(20, 40, seed=seed)
+        agree(jitted(x), means_that_are_written(x))
+
+
+@pytest.mark.parametrize("n", [40, 1100])
+def test_rows_in_registers(device: ck.Device, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As threads of a GPU share rows: several rows a block, or a block a row; the host runs them, checked."""
+    plans = []
+
+    def as_on_a_gpu(problem: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(row_program.launches, "_style", lambda device: "simt")
+            plans.append(make(problem))
+        return plans[-1]
+
+    make = row_program._made
+    monkeypatch.setattr(row_program, "_made", as_on_a_gpu)
+    x = made(17, n, seed=n)
+    wanted = standardised(x)
+    with ck.testing.checked() if device.kind == "host" else nullcontext():
+        agree(ck.jit(standardised)(x), wanted)
+    assert [type(one) for one in plans] == [row_program.RowPlan]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "digits"),
+    [
+        ("float16", 2e-3),
+        pytest.param("bfloat16", 2e-2, marks=pytest.mark.thorough),
+        pytest.param("float64", 1e-12, marks=pytest.mark.thorough),
+    ],
+)
+def test_rows_with_infinities(device: ck.Device, dtype: str, digits: float) -> None:
+    x = made(20, 33).numpy()
+    x[1, 3], x[2, 4], x[3] = np.nan, np.inf, -np.inf
+    given = ck.asarray(x).astype(dtype)
+    for found, wanted in zip(ck.jit(standardised)(given), standardised(given), strict=True):
+        assert found.dtype == wanted.dtype
+        values = (one.astype("float64").numpy() for one in (found, wanted))
+        np.testing.assert_allclose(*values, rtol=digits, atol=1e-30)
 
 
 def in_place(x: Any) -> Any:
@@ -303,6 +403,22 @@ def check_random_programs(seeds: range) -> None:
 
 def test_random_programs(device: ck.Device) -> None:
     check_random_programs(range(8))
+
+
+@pytest.mark.thorough
+def test_second_derivatives_of_rows(device: ck.Device) -> None:
+    x = ck.asarray(np.random.default_rng(0).standard_normal((16, 32)))
+    ck.testing.gradcheck(ck.jit(lambda x: standardised(x)[1] * x), [x], order=2)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("first", range(3000, 4000, 100))
+def test_many_random_programs_of_few_rows(
+    device: ck.Device, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending, "LEAST_ROWS", 2)
+    monkeypatch.setattr(pending, "LEAST_ELEMENTS", 2)
+    check_random_programs(range(first, first + 100))
 
 
 @pytest.mark.thorough

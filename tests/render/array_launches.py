@@ -232,6 +232,18 @@ def launch_softmax(dtype: Any) -> None:
                 with_derivatives(lambda x, f=function, axis=axis: f(x, axis=axis), x)
 
 
+def launch_row_programs(dtype: Any) -> None:
+    """Reductions with expressions behind them: of rows of a part of a warp, of a block, and of single elements."""
+
+    @ck.jit
+    def normalised(x: ck.Array) -> ck.Array:
+        y = ck.exp(x - x.max(axis=1, keepdims=True))
+        return y / y.sum(axis=1, keepdims=True) - x.mean(axis=1)[:, None] * x.std(axis=1, keepdims=True)
+
+    for shape in ((64, 32), (64, 4096), (64, 1201)):
+        normalised(*arrays(dtype, shape))
+
+
 def launch_at(dtype: Any) -> None:
     x, places = ck.zeros((4, 5), dtype), ck.zeros((3,), "int64")
     for method in ("set", "min", "max"):

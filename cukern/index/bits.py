@@ -9,19 +9,24 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray, zeros
-from ..elementwise.fuse import fuse
-from ..elementwise.logic import bitwise_and, bitwise_left_shift, bitwise_right_shift
+from ..elementwise.logic import bitwise_and, bitwise_right_shift
 from ..elementwise.operands import normalize_axis, public, require_array
-from ..elementwise.table import not_equal, where
+from ..kernel import Kernel
 from ..kernel.by_numpy import by_numpy
-from ..reduction.rows import sum
+from ..kernel.plan import allocate
+from ..kernel.sizes import divide_up
 from ..shape.joins import concat
 from ..shape.views import expand_dims, moveaxis, reshape
+from .gather_scatter import WORDS, aligned, bound, launch_2d
 
 __all__ = ["packbits", "unpackbits"]
 
 _PACK = by_numpy("packbits", least=0, most=None, refusals=())(np.packbits)
 _UNPACK = by_numpy("unpackbits", least=0, most=None, refusals=())(np.unpackbits)
+
+_PACKBITS = Kernel("index/packbits.cu", block=256)
+#: Bytes that a thread packs.
+_BYTES = 4
 
 Order = Literal["big", "little"]
 
@@ -43,11 +48,6 @@ def _with_last(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
         return reshape(x, (-1,)), 0
     axis = normalize_axis(axis, x.ndim, name)
     return moveaxis(x, axis, -1), axis
-
-
-@fuse
-def _packed(bits: Any, numbers: Any) -> Any:
-    return sum(where(not_equal(bits, 0), numbers, 0), -1, dtype=dtypes.uint8)
 
 
 @public
@@ -75,10 +75,23 @@ def packbits(x: Any, /, axis: int | None = None, bitorder: Order = "big") -> Arr
     if (packed := _PACK(x, where, bitorder)) is not None:
         return packed  # type: ignore[no-any-return]
     bits, dim = _with_last(x, axis, "packbits")
-    if rest := -bits.shape[-1] % 8:
-        bits = concat([bits, zeros((*bits.shape[:-1], rest), bits.dtype, bits.device)], -1)
-    bytes_of = reshape(bits, (*bits.shape[:-1], bits.shape[-1] // 8, 8))
-    return moveaxis(_packed(bytes_of, bitwise_left_shift(1, _bit_shifts(bitorder, x))), -1, dim)
+    return moveaxis(_packed(bits.contiguous(), bitorder), -1, dim)
+
+
+def _packed(x: Array, bitorder: Order) -> Array:
+    """Rows of bits in bytes."""
+    device, data, n = x.device, x._data, x.shape[-1]
+    result = allocate(device, (*x.shape[:-1], divide_up(n, 8)), dtypes.uint8)
+    full = n % (8 * _BYTES) == 0 and aligned(16, x.itemsize, 16, (data,)) == 16
+    items = _BYTES if full else 1
+    kernel = bound(
+        _PACKBITS, device, 256, name=f"packbits_{8 * x.itemsize}_{items}", items=items, word=WORDS[x.itemsize],
+        align=16 if full else x.itemsize, big=bitorder == "big",
+    )  # fmt: skip
+    if result.size:
+        blocks = divide_up(result.size, 256 * items)
+        launch_2d(device, kernel, blocks, 256, data, result, result.size, n, result.shape[-1])
+    return Array._wrap(result, device)
 
 
 @public

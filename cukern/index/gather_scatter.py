@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.creation import asarray
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
 from ..device import Device, capture_hooks
@@ -35,6 +36,7 @@ _PUT = Kernel("index/put.cu", block=256)
 _PUT_NUMBER = Kernel("index/put_number.cu", block=256)
 _PICK = Kernel("index/pick.cu", block=256)
 _PICK_SORTED = Kernel("index/pick_sorted.cu", block=256)
+_RANGES = Kernel("index/ranges.cu", block=256)
 _ROWS = Kernel("index/segment_rows.cu", block=256)
 _SEGMENTS = {what: Kernel(f"index/segment_{what}.cu", block=256) for what in ("keys", "starts")}
 #: Elements that one host thread moves in sequence.
@@ -465,3 +467,21 @@ def put_number(x: Array, indices: Any, value: Any, outer: int, size: int, inner:
     number = int(np.array(value, x.dtype).view(f"u{x.itemsize}").item())
     blocks, numbers = divide_up(total, 256 // lanes), (number, total, size, indices.size, inner)
     launch_2d(device, kernel, blocks, 256, indices, x._data, *numbers, blocks_y=divide_up(inner, 4 * lanes))
+
+
+def ranges(device: Device, first: Any, counts: Any) -> tuple[Array, Array]:
+    """The row and the column of each element of ragged rows of ``counts`` elements, which begin at columns ``first``.
+
+    Args:
+        device: that of the results, which are in int64.
+        first: NumPy arrays of int64, one number a row; ``counts`` likewise.
+    """
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    total, rows = int(starts[-1]), len(counts)
+    result = allocate(device, (total,), dtypes.int64), allocate(device, (total,), dtypes.int64)
+    if total:
+        lanes = min(256, power_of_two(divide_up(total, 4 * rows)))
+        kernel = bound(_RANGES, device, 256, name=f"ranges_{lanes}", lanes=lanes)
+        inputs = [asarray(data, device=device)._data for data in (first, starts)]
+        launch_2d(device, kernel, divide_up(rows * lanes, 256), 256, *inputs, *result, rows)
+    return Array._wrap(result[0], device), Array._wrap(result[1], device)

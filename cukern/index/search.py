@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..errors import DeviceError
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch, on, threads
+from ..kernel.plan import allocate, launch, on
 from ..kernel.sizes import divide_up
 from ..shape.joins import stack
 from ..shape.views import reshape
@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 _SEARCH = Kernel("index/search.cu", block=256)
+_INTERP = Kernel("index/interp.cu", block=256)
 #: Queries that a thread searches at once, so that their loads overlap.
 _SEARCHED = 4
 #: Such groups of queries per host thread.
@@ -66,6 +67,27 @@ def _searching(
     ).function
 
 
+class _Launch(NamedTuple):
+    """A launch: the C++ type of indices, elements cached in shared memory, threads per block, groups per thread."""
+
+    index_type: str
+    kept: int
+    block: int
+    piece: int
+    blocks: int
+
+
+def _launched(xs: Array, count: int, table: bool, block: int | None) -> _Launch:
+    """The launch of ``count`` searches in ``xs``, which may be kept in shared memory if it is a ``table``."""
+    n, style = xs.size, xs.device.style
+    block = block or (1 if style == "serial" else 256)
+    room = _SEARCH_SHARED // dtypes.info(dtypes.info(xs.dtype).acc).itemsize
+    group = block * _SEARCHED
+    piece = _HOST_PIECE if block == 1 else min(16, max(1, count // (group * _SEARCH_BLOCKS)))
+    kept = room if block > 1 and table and n <= room else 0
+    return _Launch("int" if n < 2**30 else "long long", kept, block, piece, divide_up(count, group * piece))
+
+
 def search_into(
     out: Array, xs: Array, order: Any, queries: Array, right: bool = False, block: int | None = None
 ) -> Array:
@@ -81,17 +103,51 @@ def search_into(
     """
     device, n, count = xs.device, xs.size, queries.size
     if count:
-        block = block or threads(device, 256)
-        group, among = block * _SEARCHED, out.dtype == dtypes.bool_
-        piece = _HOST_PIECE if block == 1 else min(16, max(1, count // (group * _SEARCH_BLOCKS)))
-        room = _SEARCH_SHARED // dtypes.info(dtypes.info(xs.dtype).acc).itemsize
-        kept = room if block > 1 and order is None and n <= room else 0
-        index = "int" if n < 2**30 else "long long"
-        function = _searching(device, xs.dtype, right, order is not None, among, index, kept, block)
+        how = _launched(xs, count, order is None, block)
+        among = out.dtype == dtypes.bool_
+        function = _searching(
+            device, xs.dtype, right, order is not None, among, how.index_type, how.kept, how.block
+        )
         orders = () if order is None else (order,)
-        values = (xs._data, *orders, queries._data, out._data, n, count, piece)
-        launch(device, function, divide_up(count, group * piece), block, values)
+        values = (xs._data, *orders, queries._data, out._data, n, count, how.piece)
+        launch(device, function, how.blocks, how.block, values)
     return out
+
+
+@cache
+def _interpolating(
+    device: Device, dtype: DType, acc: DType, index: str, kept: int, block: int
+) -> CompiledFunction:
+    name = f"interp_{dtypes.info(dtype).name}_{dtypes.info(acc).name}_{block}"
+    variables = {"elem": dtype, "acc": acc, "items": _SEARCHED, "index": index, "kept": kept, "right": True}
+    return _INTERP.bind(device, name=name, block=block, **variables).function
+
+
+def interpolated(
+    points: Array, knots: Array, values: Array, below: Any, above: Any, dtype: DType, block: int | None = None
+) -> Array:
+    """The lines through ``knots`` and ``values`` at ``points``; not recorded.
+
+    Args:
+        points: any shape, of float32 or float64.
+        knots: (n,), in ascending order, of the same dtype.
+        values: (n,), of the same dtype.
+        below: a number, the value under the first knot; that there if None.
+        above: a number, the value over the last knot; that there if None.
+        dtype: of the result.
+        block: threads per block; 1 for a single thread.
+    """
+    device, count = points.device, points.size
+    result = allocate(device, points.shape, dtype)
+    if count:
+        how = _launched(knots, count, True, block)
+        function = _interpolating(device, dtype, knots.dtype, how.index_type, how.kept, how.block)
+        arrays = [x.contiguous()._data for x in (knots, values, points)]
+        ends = [0.0 if end is None else float(end) for end in (below, above)]
+        sizes = (knots.size, count, how.piece)
+        arguments = (*arrays, result, *ends, below is not None, above is not None, *sizes)
+        launch(device, function, how.blocks, how.block, arguments)
+    return Array._wrap(result, device)
 
 
 def _beyond(number: Any, dtype: DType) -> bool:

@@ -1,7 +1,8 @@
-"""Radix selection: the first elements of sorted rows, without sorting the rows."""
+"""Radix selection: the first elements of sorted rows, or the middle ones, without sorting the rows."""
 
 from __future__ import annotations
 
+import math
 import operator
 from functools import cache
 
@@ -48,13 +49,18 @@ def selects(x: Array) -> bool:
 
 
 @cache
-def _selecting(device: Device, dtype: DType, index: str, descending: bool, block: int) -> CompiledFunction:
+def _selecting(
+    device: Device, dtype: DType, index: str, descending: bool, middle: bool, block: int
+) -> CompiledFunction:
     width = min(_WIDTH, 8 * dtype.itemsize)
-    variables = key_variables(dtype, f"select_{block}", index, True, descending)
+    variables = key_variables(
+        dtype, f"{'middle' if middle else 'select'}_{block}", index, not middle, descending
+    )
     return _SELECT.bind(
         device,
         **variables,
         unsigned=UNSIGNED[dtype.itemsize],
+        middle=middle,
         block=block,
         items=_ITEMS,
         width=width,
@@ -78,9 +84,26 @@ def first_of_sorted(x: Array, k: int, descending: bool, block: int = _BLOCK) -> 
     index, index_dtype = index_of(n)
     result = allocate(device, (*x.shape[:-1], k), x.dtype)
     indices = allocate(device, result.shape, index_dtype)
-    function = _selecting(device, x.dtype, index, descending, block)
+    function = _selecting(device, x.dtype, index, descending, False, block)
     launch(device, function, x.size // n, block, (x.contiguous(), result, indices, n, k))
     return Array._wrap(result, device), Array._wrap(indices, device)
+
+
+def middle_of_sorted(x: Array, block: int = _BLOCK) -> Array:
+    """The elements at (n - 1) // 2 and n // 2 of each sorted row of ``x`` (..., n); the second is NaN if one is.
+
+    Args:
+        x: an array that is not complex, with elements.
+        block: threads per block, a multiple of 32.
+
+    Returns:
+        (..., 2).
+    """
+    n, device = x.shape[-1], x.device
+    result = allocate(device, (*x.shape[:-1], 2), x.dtype)
+    function = _selecting(device, x.dtype, index_of(n)[0], False, True, block)
+    launch(device, function, math.prod(x.shape[:-1]), block, (x.contiguous(), result, n, (n - 1) // 2 + 1))
+    return Array._wrap(result, device)
 
 
 @public

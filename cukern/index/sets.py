@@ -23,7 +23,7 @@ from ..kernel.plan import allocate
 from ..reduction.rows import any
 from ..shape.joins import concat
 from ..shape.views import moveaxis, reshape
-from .compact import flat_indices
+from .compact import flat_indices, runs_of
 from .scan import cumulative_sum
 from .search import search_into
 from .sort import lexsort, permuted, sort, sorted_along
@@ -82,14 +82,14 @@ class _Runs(NamedTuple):
     fresh: Array
 
 
-def _runs(x: Array, equal_nan: bool, indexed: bool) -> _Runs:
-    """The runs of the elements of ``x`` (n), or of its rows (n, m); the order means nothing unless ``indexed``."""
+def _runs(x: Array, equal_nan: bool) -> _Runs:
+    """The runs of the elements of ``x`` (n), or of its rows (n, m)."""
     if x.ndim == 2:
         columns = [x[:, j] for j in reversed(range(x.shape[1]))]
         order = lexsort(columns) if columns else arange(x.shape[0], dtype=dtypes.int64, device=x.device)
         ordered = take(x, order, axis=0)
     else:
-        ordered, order = sorted_along(x, 0, False) if indexed else (sort(x), x)
+        ordered, order = sorted_along(x, 0, False)
     if x.ndim == 2:
         differs = any(not_equal(ordered[1:], ordered[:-1]), axis=1)
     else:
@@ -126,8 +126,12 @@ def _unique(
         dim = 0 if axis is None else normalize_axis(axis, x.ndim, name)
         axis = None if x.ndim == 1 else axis
         parts = moveaxis(x, dim, 0) if axis is not None else reshape(x, (-1,))
+        if axis is None and not indexed:
+            values, starts = runs_of(sort(parts), equal_nan and x.dtype in dtypes.INEXACT, counted)
+            counts = values if starts is None else _counts(starts, x.size)
+            return UniqueAll(values, values, values, counts)
         rows = parts if axis is None else reshape(parts, (len(parts), math.prod(parts.shape[1:])))
-        runs = _runs(rows, equal_nan, indexed)
+        runs = _runs(rows, equal_nan)
         distinct = reshape(take(runs.ordered, runs.starts, axis=0), (runs.starts.size, *parts.shape[1:]))
         values, counts = (
             moveaxis(distinct, 0, dim),

@@ -32,10 +32,11 @@ from ..elementwise.operands import (
 )
 from ..elementwise.row import convert_scalar
 from ..elementwise.table import isnan, not_equal, remainder, subtract, where
-from ..index.search import searchsorted
+from ..index.search import interpolated, searchsorted
 from ..index.sort import argsort
 from ..index.take import take
 from ..kernel import Kernel
+from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import allocate, launch, one_device
 from ..kernel.sizes import divide_up
 from ..reduction.rows import sum
@@ -88,6 +89,8 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
         raise ValueError(f"diff: n: expected at least 0, got {n}")
     if times == 0:
         return x
+    if alone and isinstance(x, Array) and (differences := _differences(x, times, axis)) is not None:
+        return differences  # type: ignore[no-any-return]
     parts = []
     for end in (prepend, x, append):
         if end is None or end is x:
@@ -103,6 +106,17 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
         end = max(result.shape[axis] - 1, 0)
         result = between(_slice(result, axis, 1, None), _slice(result, axis, 0, end))
     return result
+
+
+@by_numpy("diff", warns=True)
+def _differences(data: Any, times: int, axis: int) -> Any:
+    between = np.not_equal if data.dtype == np.bool_ else np.subtract
+    if data.ndim == times == 1:
+        return between(data[1:], data[:-1])
+    whole = (slice(None),) * axis
+    for _ in range(times):
+        data = between(data[(*whole, slice(1, None))], data[(*whole, slice(-1))])
+    return data
 
 
 @public
@@ -456,6 +470,10 @@ def interp(
         knots = concat([knots[-1:] - span, knots, knots[:1] + span])
         values = concat([values[-1:], values, values[:1]])
         left = right = None
+    ends_known = all(one is None or isinstance(one, (int, float)) for one in (left, right))
+    if ends_known and acc in (dtypes.float32, dtypes.float64) and not tape.recording((points, knots, values)):
+        with tape.stop_recording():
+            return interpolated(points, knots, values, left, right, result)
     n = knots.size
     low = (searchsorted(knots, points, side="right") - 1).clip(0, max(n - 2, 0))
     high = (low + 1).clip(0, n - 1)

@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array.array import Array
-from ..array.creation import arange, asarray, device_of, ones, tri
+from ..array.creation import arange, asarray, device_of, ones
 from ..array.layout import Shape, shape_of
-from ..device import Device
+from ..device import Device, current
 from ..elementwise.function import astype
-from ..elementwise.logic import logical_not
 from ..elementwise.operands import require_array, require_each
 from ..elementwise.row import is_scalar
+from ..index.gather_scatter import ranges
 from ..index.search import flatnonzero, nonzero
 from ..shape.joins import concat, stack
 from ..shape.views import broadcast_arrays, broadcast_to, reshape, tril, triu
@@ -237,6 +237,11 @@ def diag_indices_from(x: Array, /) -> tuple[Array, ...]:
     return diag_indices(shape[0], len(shape), device=x.device)
 
 
+def _diagonal_at(n: int, k: int, m: int | None) -> Any:
+    """The column of the ``k``-th diagonal in each of ``n`` rows of ``m`` columns; the nearest end beyond them."""
+    return np.clip(np.arange(n, dtype=np.int64) + k, 0, n if m is None else max(m, 0))
+
+
 def tril_indices(
     n: int, k: int = 0, m: int | None = None, *, device: Device | str | None = None
 ) -> tuple[Array, ...]:
@@ -245,14 +250,18 @@ def tril_indices(
     >>> [places.tolist() for places in tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
     """
-    return nonzero(tri(n, m, k, dtypes.bool_, device=device))
+    where = Device(device) if device is not None else current()
+    ends = _diagonal_at(n, k + 1, m)
+    return ranges(where, np.zeros_like(ends), ends)
 
 
 def triu_indices(
     n: int, k: int = 0, m: int | None = None, *, device: Device | str | None = None
 ) -> tuple[Array, ...]:
     """The row and column indices on and above the ``k``-th diagonal of ``n`` rows and ``m`` columns."""
-    return nonzero(logical_not(tri(n, m, k - 1, dtypes.bool_, device=device)))
+    where = Device(device) if device is not None else current()
+    first = _diagonal_at(n, k, m)
+    return ranges(where, first, (n if m is None else max(m, 0)) - first)
 
 
 def _matrix(x: Array, name: str) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,15 +18,15 @@ from ..device import Device, current
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import public
-from ..elementwise.table import equal, floor, where
+from ..elementwise.table import equal, exp2, floor, where
 from ..elementwise.table import pow as power
 from ..reduction.rows import any as any_of
 from ..shape.views import moveaxis, reshape
 
 __all__ = ["geomspace", "linspace", "logspace"]
 
-#: The numbers from which a GPU computes them itself, as it takes longer to copy them.
-_MANY = 4096
+#: The numbers from which a GPU computes them itself, and those that lie in a row.
+_MANY = _ROW = 4096
 
 
 def _count(num: Any) -> int:
@@ -91,10 +92,51 @@ def _spaced(
     return moveaxis(result, 0, axis) if axis else result
 
 
-def _by_numpy(ends: Sequence[Any], count: int, wanted: dtypes.DType, where: Device) -> bool:
-    """Whether NumPy computes the numbers: no end is an array of cukern, and a GPU would not do it sooner."""
-    many = count >= _MANY and not where.addressable and wanted in dtypes.FLOATS and all(map(_is_number, ends))
-    return device_of(ends) is None and not many
+def _made_there(ends: Sequence[Any], count: int, wanted: dtypes.DType, where: Device) -> bool:
+    """Whether numbers between plain ends are computed on a GPU: those that take longer to compute and copy."""
+    return count >= _MANY and not where.addressable and wanted in dtypes.FLOATS and all(map(_is_number, ends))
+
+
+def _many(
+    shape: Callable[..., Array],
+    numbers: Sequence[float],
+    num: int,
+    endpoint: bool,
+    wanted: dtypes.DType,
+    where: Device,
+) -> Array:
+    """The result of ``shape`` for the numbers 0, 1, ..., and the last one that may be there.
+
+    Each is the sum of that of its row and that of its column, so that no array of all is read.
+    """
+    last = max(num - endpoint, 1)
+    rows = arange(0, num, _ROW, dtype=dtypes.float64, device=where)
+    columns = arange(_ROW, dtype=dtypes.float64, device=where)
+    result = shape(*map(float, numbers), reshape(rows, (-1, 1)), columns, float(last), wanted)
+    return reshape(result, (-1,))[:num]
+
+
+@fuse(static=("wanted",))
+def _line_of_many(
+    low: float, high: float, step: float, row: Any, column: Any, last: float, wanted: dtypes.DType
+) -> Any:
+    k = row + column
+    return astype(where(equal(k, last), high, low + k * step), wanted)
+
+
+@fuse(static=("wanted",))
+def _powers_of_two(
+    factor: float,
+    low: float,
+    high: float,
+    step: float,
+    row: Any,
+    column: Any,
+    last: float,
+    wanted: dtypes.DType,
+) -> Any:
+    k = row + column
+    return astype(where(equal(k, last), high, factor * exp2(low + k * step)), wanted)
 
 
 def _as(wanted: dtypes.DType, result: Any) -> Any:
@@ -152,14 +194,18 @@ def linspace(
     """
     ends, count = (_listed(start), _listed(stop)), _count(num)
     wanted, there = _target("linspace", ends, dtype, device)
-    if _by_numpy(ends, count, wanted, there):
+    if device_of(ends) is None and not _made_there(ends, count, wanted, there):
         kind = wanted if wanted in dtypes.INTS else None  # NumPy rounds integers down
         of_numbers: Any = np.linspace  # its overloads lack these arguments
         result, step = of_numbers(*ends, count, endpoint, True, kind, axis)
         result = result.astype(wanted, copy=False)
         samples = Array._wrap(result, there) if there.addressable else asarray(result, device=there)
         return (samples, step if np.ndim(step) == 0 else asarray(step, device=there)) if retstep else samples
-    samples = _spaced(ends, count, bool(endpoint), wanted, there, axis, _line)
+    if _made_there(ends, count, wanted, there):
+        of_line = *map(float, ends), (float(ends[1]) - float(ends[0])) / (count - bool(endpoint))
+        samples = _many(_line_of_many, of_line, count, bool(endpoint), wanted, there)
+    else:
+        samples = _spaced(ends, count, bool(endpoint), wanted, there, axis, _line)
     if not retstep:
         return samples
     low, high = (end if _is_number(end) else asarray(end, device=there) for end in ends)
@@ -190,9 +236,15 @@ def logspace(
     """
     given, count = [_listed(one) for one in (start, stop, base)], _count(num)
     wanted, there = _target("logspace", given, dtype, device)
-    if _by_numpy(given, count, wanted, there):
+    if device_of(given) is None and not _made_there(given, count, wanted, there):
         result = np.logspace(given[0], given[1], count, endpoint, given[2], axis=axis)
         return asarray(result.astype(wanted), device=there)
+    if _made_there(given, count, wanted, there) and wanted != dtypes.float64 and given[2] > 0:
+        # float64 has enough digits beyond those of the others that the power of 2 is exact in them.
+        exponents = [float(end) * math.log2(given[2]) for end in given[:2]]
+        step = (exponents[1] - exponents[0]) / (count - bool(endpoint))
+        numbers = (1, exponents[0], np.power(float(given[2]), float(given[1])), step)
+        return _many(_powers_of_two, numbers, count, bool(endpoint), wanted, there)
     return _spaced(given, count, bool(endpoint), wanted, there, axis, _powers)
 
 
@@ -221,13 +273,16 @@ def geomspace(
     """
     ends, count = (_listed(start), _listed(stop)), _count(num)
     wanted, there = _target("geomspace", ends, dtype, device)
-    if _by_numpy(ends, count, wanted, there):
+    alike = _made_there(ends, count, wanted, there) and ends[0] * ends[1] > 0
+    if device_of(ends) is None and not alike:
         # Between numbers of opposite signs there are complex ones alone.
         kind = np.complex128 if wanted in dtypes.COMPLEX else None
         result = np.geomspace(*ends, count, endpoint, kind, axis)
         return asarray(result.astype(wanted), device=there)
-    for end in ends:
-        zero = end == 0 if _is_number(end) else there.addressable and bool(any_of(equal(asarray(end), 0)))
-        if zero:
-            raise ValueError("geomspace: start, stop: expected numbers other than 0")
+    if alike and wanted != dtypes.float64 and 0 < float(ends[1]) / float(ends[0]) < math.inf:
+        low, high = map(float, ends)
+        numbers = (low, 0, high, math.log2(high / low) / (count - bool(endpoint)))
+        return _many(_powers_of_two, numbers, count, bool(endpoint), wanted, there)
+    if there.addressable and any(bool(any_of(equal(asarray(end, device=there), 0))) for end in ends):
+        raise ValueError("geomspace: start, stop: expected numbers other than 0")
     return _spaced(ends, count, bool(endpoint), wanted, there, axis, _ratios)

@@ -22,6 +22,7 @@ from ..elementwise.operands import Axis, normalize_axes, public, require_array
 from ..elementwise.table import ceil, clip, divide, floor, isfinite, isnan, remainder, round, where
 from ..elementwise.ufunc import one_out, written
 from ..index.scan import cumulative_sum
+from ..index.select import middle_of_sorted, selects
 from ..index.sort import argsort, sort
 from ..index.take import take_along_axis
 from ..kernel.by_numpy import by_numpy
@@ -145,6 +146,9 @@ class _Sample:
         middle = self.n // 2
         if not self.tracked and (pair := _middle_elements(self.rows, middle)) is not None:
             return pair  # type: ignore[no-any-return]
+        if not self.tracked and selects(self.rows):
+            both = middle_of_sorted(self.rows)
+            return both[..., :1], both[..., 1:]
         low = self.at((self.n - 1) // 2)
         return low, self.unless_nan(self.at(middle))
 

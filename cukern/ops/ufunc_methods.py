@@ -19,6 +19,7 @@ from ..elementwise.operands import normalize_axes, normalize_axis, require_array
 from ..elementwise.row import is_scalar
 from ..elementwise.table import where as choose
 from ..index.fold import folded
+from ..index.gather_scatter import ranges
 from ..index.segments import segment_max, segment_min, segment_prod, segment_sum
 from ..index.subscript import getitem, setitem
 from ..index.take import take, wraps
@@ -265,9 +266,10 @@ def _slices(row: Elementwise, x: Array, starts: Array, axis: int, dtype: dtypes.
     lengths = np.maximum(np.append(first[1:], n) - first, 1)
     values = moveaxis(astype(x, dtype, copy=False), axis, 0)
     if known is not None and known.reduction in _SEGMENTS:
-        ends = np.cumsum(lengths)
-        indices = np.arange(lengths.sum()) + np.repeat(first - ends + lengths, lengths)
-        result = _SEGMENTS[known.reduction](_rows(values, indices), offsets=np.append(0, ends))
+        owners, indices = ranges(x.device, first, lengths)
+        result = _SEGMENTS[known.reduction](
+            take(values, indices, axis=0), owners, len(first), indices_are_sorted=True
+        )
     else:
         result = _slices_in_order(row, values, first, lengths)
     return moveaxis(result, 0, axis)

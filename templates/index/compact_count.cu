@@ -1,16 +1,16 @@
-// counts[t] = how many of the flags of tile t of x (n) are true.
+// counts[t] = how many of the elements of tile t of x (n) are chosen.
 // Launch: a thread, or a warp as `lanes` says, owns a tile of `tile` elements. No shared memory, no atomics.
 <% include "index/compact.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const bool* __restrict__ x, long long* __restrict__ counts, long long n, long long tile)
+    const T* __restrict__ x, long long* __restrict__ counts, long long n, long long tile)
 {
     const long long t = ((long long)blockIdx.x * block + threadIdx.x) / lanes;
     const long long first = t * tile, last = minimum(n, first + tile);
     if (first >= n) return;
     long long count = 0;
     if constexpr (lanes == 1) {
-        for (long long i = first; i < last; ++i) count += x[i];
+        for (long long i = first; i < last; ++i) count += chosen(x, i);
     } else {
         for (long long start = first; start < last; start += ahead * lanes) {
             bool flags[ahead];

@@ -1,4 +1,8 @@
+<% if middle %>
+// out (rows, 2): the keys at the indices (n - 1) / 2 and n / 2 of each sorted row of n keys; the second is NaN if one is.
+<% else %>
 // keys and indices (rows, k): the first k keys of each sorted row of n keys, and where they stand, in the order of that.
+<% endif %>
 // x (rows, n), the bits of the elements as integers. Radix selection: digits are counted from the highest on among the keys
 // with the prefix so far, until the k-th key is known (Alabi, Blanchard, Gordon and Steinbach, "Fast k-selection algorithms
 // for graphics processing units", 2012).
@@ -11,6 +15,12 @@ constexpr U sign = limits<K>::is_signed ? U(1) << "<<" >> (bits - 1) : U(0);
 
 // A number in whose order the key belongs, above 0.
 __device__ __forceinline__ U rank_of(K key) { return U(U(ordered(canonical(key))) ^ sign); }
+// A key of this rank, where none descend.
+__device__ __forceinline__ K key_of(U rank) {
+    const O number = O(K(U(rank ^ sign)));
+    return floating && number < O(0) ? K(U(U(O(0) - number) | sign)) : K(number);
+}
+
 // The exclusive scan over the threads, and the total; `of_warps` is shared memory for it.
 __device__ __forceinline__ unsigned sum_before(unsigned number, unsigned* of_warps, unsigned& all) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -33,13 +43,15 @@ __device__ __forceinline__ unsigned sum_before(unsigned number, unsigned* of_war
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const K* __restrict__ x, K* __restrict__ keys, I* __restrict__ indices, I n, I k)
+    const K* __restrict__ x, << "K* __restrict__ out" if middle else "K* __restrict__ keys, I* __restrict__ indices" >>, I n, I k)
 {
     __shared__ unsigned counts[digits], of_warps[warps], digit, skipped;
+    << "__shared__ U of_thread[block];" if middle >>
     const long long row = blockIdx.x;
     const K* const from = x + row * n;
     U known = 0, prefix = 0;
-    unsigned rank_sought = unsigned(k) - 1;
+    unsigned rank_sought = unsigned(k) - 1, equal = 0;
+    << "bool nan = false;" if middle >>
     for (int low = bits - width;; low = maximum(0, low - width)) {
         for (int d = threadIdx.x; d < digits; d += block) counts[d] = 0;
         __syncthreads();
@@ -53,6 +65,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 #pragma unroll
             for (int i = 0; i < items; ++i) {
                 if (start + i * block + I(threadIdx.x) >= n) break;
+                << "nan = nan || (floating && canonical(held[i]) == limits<K>::highest());" if middle >>
                 const U rank = rank_of(held[i]);
                 if ((rank & known) == prefix) atomicAdd(&counts[int(rank >> low) & (digits - 1)], 1u);
             }
@@ -72,11 +85,31 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         }
         __syncthreads();
         rank_sought -= skipped;
+        equal = counts[digit];
         prefix |= U(U(digit) << "<<" >> low);
         known |= U(U(digits - 1) << "<<" >> low);
         __syncthreads();
         if (low == 0) break;
     }
+<% if middle %>
+    // The key that follows, if it is not the same.
+    U next = prefix;
+    if (n % 2 == 0 && rank_sought + 1 == equal) {
+        next = limits<U>::highest();
+        for (I at = threadIdx.x; at < n; at += block) {
+            const U rank = rank_of(from[at]);
+            if (rank > prefix) next = minimum(next, rank);
+        }
+        of_thread[threadIdx.x] = next;
+        __syncthreads();
+        for (int t = 0; t < block; ++t) next = minimum(next, of_thread[t]);
+    }
+    nan = __syncthreads_or(nan);
+    if (threadIdx.x == 0) {
+        out[2 * row] = key_of(prefix);
+        out[2 * row + 1] = nan ? limits<K>::highest() : key_of(next);
+    }
+<% else %>
     // All keys below, and as many of the equal ones as there is room for, the first ones.
     const unsigned room = rank_sought + 1;
     unsigned below = 0, same = 0;
@@ -106,4 +139,5 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         below += all % 65536;
         same += all / 65536;
     }
+<% endif %>
 }

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.exceptions import AxisError
 
 import cukern as ck
+from cukern.index.search import interpolated
 from cukern.ops.calculus import Shape, shape_for, sliding
 from cukern.testing import assert_close, gradcheck
 
@@ -206,6 +207,16 @@ def test_interpolation_forms(device: ck.Device) -> None:
     degrees, values = np.asarray([190.0, -190.0, 350.0, -350.0]), np.asarray([5.0, 10.0, 3.0, 4.0])
     got = ck.interp(ck.asarray(turn), ck.asarray(degrees), ck.asarray(values), period=360)
     assert_close(got, np.interp(turn, degrees, values, period=360), rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 60, 5000])
+def test_interpolation_in_launch_shapes(device: ck.Device, n: int) -> None:
+    knots, values = np.sort(drawn(n)), drawn(n)
+    x = np.concatenate([drawn(600), knots[:9], [np.nan if n > 1 else 0, -np.inf, np.inf]])
+    points = ck.asarray(x), ck.asarray(knots), ck.asarray(values)
+    for block in (1, 64):
+        got = interpolated(*points, None, 2.5, ck.float64, block)
+        assert_close(got, np.interp(x, knots, values, None, 2.5), rtol=1e-9, atol=1e-12)
 
 
 def test_interpolation_derivatives(device: ck.Device) -> None:

@@ -347,7 +347,7 @@ def test_arange_of_arrays(device):
 def test_spaces_between_numbers_are_as_numpys_where_a_gpu_computes_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spaces, "_by_numpy", lambda *given: False)
+    monkeypatch.setattr(spaces, "_made_there", lambda *given: True)
     for name, ends in (("linspace", (-1, 2.5)), ("logspace", (-1, 2.5)), ("geomspace", (-2.0, -0.5))):
         for endpoint in (True, False):
             want = getattr(np, name)(*ends, 7, endpoint=endpoint)

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.index.gather_scatter import put_number
+from cukern.index import bits
+from cukern.index.gather_scatter import put_number, ranges
+from cukern.ops import grids
 
 WRITES: dict[str, Callable[[Any, Any], None]] = {
     "copyto": lambda xp, x: xp.copyto(x, xp.asarray([[1, 2, 3, 4]])),
@@ -173,8 +175,7 @@ def test_packed_by_the_kernel(dtype: str, shape: tuple[int, int]) -> None:
     """Several bytes a thread, and one; a last byte with less than eight bits; an integer whose first byte is 0."""
     x = (np.arange(math.prod(shape)).reshape(shape) ** 3 % 5 % 2 * 256).astype(dtype)
     for order in ("big", "little"):
-        with ck.kernels_only():
-            np.testing.assert_array_equal(ck.packbits(ck.asarray(x), -1, order), np.packbits(x, -1, order))
+        np.testing.assert_array_equal(bits._packed(ck.asarray(x), order), np.packbits(x, -1, order))
 
 
 def test_a_number_put_by_the_kernel() -> None:
@@ -184,6 +185,15 @@ def test_a_number_put_by_the_kernel() -> None:
         expected = np.zeros((2, 5, 3))
         expected[:, [4, 0]] = 3
         np.testing.assert_array_equal(x.astype("complex64"), expected)
+
+
+@pytest.mark.parametrize("n, k, m", [(5, 1, 3), (40, -2, 400), (3, 9, None), (3, -9, None)])
+def test_indices_of_triangles_by_the_kernel(device: ck.Device, n: int, k: int, m: int | None) -> None:
+    last = grids._diagonal_at(n, k + 1, m)
+    np.testing.assert_array_equal(ranges(device, np.zeros_like(last), last), np.tril_indices(n, k, m))
+    first = grids._diagonal_at(n, k, m)
+    places = ranges(device, first, (n if m is None else m) - first)
+    np.testing.assert_array_equal(places, np.triu_indices(n, k, m))
 
 
 def test_a_view_begins_where_its_dtype_may(device: ck.Device) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cukern as ck
-from cukern.index.compact import flat_indices
+from cukern.index.compact import flat_indices, runs_of
 from cukern.index.search import indices_of_true, search_into
 from cukern.index.unravel import _raveled, unraveled
 
@@ -102,6 +102,18 @@ def test_places_in_launch_shapes(
     for n in (0, 1, 31, 33, 1000, 40_001):
         flags = rng.random(n) < share
         np.testing.assert_array_equal(flat_indices(ck.asarray(flags), *shape).numpy(), np.flatnonzero(flags))
+
+
+@pytest.mark.parametrize("shape", [(7, 1), (300, 64)], ids=str)
+def test_runs_in_launch_shapes(device: ck.Device, shape: tuple[int, int]) -> None:
+    x = np.sort(np.random.default_rng(0).integers(0, 300, 2000)).astype("float32")
+    x[-3:] = np.nan
+    for equal_nan in (True, False):
+        values, places = runs_of(ck.asarray(x), equal_nan, True, *shape)
+        want, first = np.unique(x, return_index=True, equal_nan=equal_nan)
+        assert places is not None
+        np.testing.assert_array_equal(values.numpy(), want)
+        np.testing.assert_array_equal(places.numpy(), first)
 
 
 @given(st.lists(st.integers(0, 5), max_size=4).map(tuple), st.integers(0, 99))

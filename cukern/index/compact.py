@@ -22,10 +22,14 @@ from ..kernel.plan import allocate, launch, on, threads
 from ..kernel.sizes import divide_up
 from .scan import cumulative_sum
 
-Stage = Literal["count", "write"]
-_KERNELS = {stage: Kernel(f"index/compact_{stage}.cu", block=256) for stage in ("count", "write")}
+Stage = Literal["count", "write", "few"]
+_KERNELS = {stage: Kernel(f"index/compact_{stage}.cu", block=256) for stage in ("count", "write", "few")}
 #: Elements per tile, which a host thread or a GPU's warp counts.
 _TILE = {"serial": 1 << 15, "simt": 1 << 10}
+#: The most flags that one block of a GPU compacts.
+_FEW = 1 << 15
+#: Threads of that block.
+_FEW_BLOCK = 1024
 #: Threads per warp.
 _WARP = 32
 #: The indices of true elements, or of numbers other than 0.
@@ -46,7 +50,7 @@ def compacting(
 
     Args:
         device: where it runs.
-        stage: ``"count"`` counts the chosen elements of tiles, ``"write"`` writes them.
+        stage: ``"count"`` counts the chosen elements of tiles, ``"write"`` writes them; ``"few"`` is both in one block.
         block: threads per block, 1 or a multiple of 32.
         dtype: of the elements.
         runs: whether the first elements of runs are chosen, and their values wanted; else those that are true.
@@ -73,9 +77,22 @@ def flat_indices(flags: Array, tile: int | None = None, block: int | None = None
     """
     if tile is None and (found := FLAT(flags)) is not None:
         return found  # type: ignore[no-any-return]
+    if tile is None and block is None and flags.device.style != "serial" and 0 < flags.size <= _FEW:
+        return flat_indices_of_few(flags)
     indices = _compacted(flags, tile, block, False, False, True)[1]
     assert indices is not None
     return indices
+
+
+def flat_indices_of_few(flags: Array, block: int = _FEW_BLOCK) -> Array:
+    """:func:`flat_indices` by one block."""
+    n, device = flags.size, flags.device
+    result, count = allocate(device, (n,), dtypes.int64), allocate(device, (1,), dtypes.int64)
+    with on(device), tape.stop_recording():
+        tile = divide_up(n, block)
+        function = compacting(device, "few", block)
+        launch(device, function, 1, block, (flags.contiguous()._data, result, count, n, tile * _WARP))
+        return Array._wrap(result[: Array._wrap(count, device).item()], device)
 
 
 def runs_of(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cukern as ck
-from cukern.index.compact import flat_indices, runs_of
+from cukern.index.compact import flat_indices, flat_indices_of_few, runs_of
 from cukern.index.search import indices_of_true, search_into
 from cukern.index.unravel import _raveled, unraveled
 
@@ -102,6 +102,14 @@ def test_places_in_launch_shapes(
     for n in (0, 1, 31, 33, 1000, 40_001):
         flags = rng.random(n) < share
         np.testing.assert_array_equal(flat_indices(ck.asarray(flags), *shape).numpy(), np.flatnonzero(flags))
+
+
+def test_places_of_few_flags_by_one_block(device: ck.Device) -> None:
+    for n in (1, 33, 1000, 40_001):
+        flags = np.random.default_rng(n).random(n) < 0.3
+        np.testing.assert_array_equal(
+            flat_indices_of_few(ck.asarray(flags), 64).numpy(), np.flatnonzero(flags)
+        )
 
 
 @pytest.mark.parametrize("shape", [(7, 1), (300, 64)], ids=str)

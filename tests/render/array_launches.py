@@ -192,6 +192,7 @@ def launch_compact(dtype: Any) -> None:
     """The places of what is true; a GPU that runs nothing counts none, so the second stage is compiled by name."""
     device = ck.nonzero(ck.zeros(9, "bool"))[0].device
     compact.compacting(device, "write", 256)
+    compact.compacting(device, "few", 1024)
     for other in (ck.float32, ck.complex64, ck.bfloat16, ck.int8):
         for stage in ("count", "write"):
             compact.compacting(device, stage, 256, other, True, True, True)

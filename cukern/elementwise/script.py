@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from .. import pytree
 from ..array import Array
 from ..array.layout import Layout
+from ..cache import Is
 from .graph import View
 from .operands import view
 from .plan import Plan, run_into
@@ -213,7 +214,7 @@ class Script:
     def form(self) -> tuple[Any, ...]:
         """What is equal for two traces that did the same."""
         steps = [one.form if isinstance(one, (Seen, Call)) else one for one in self.steps]
-        return (*steps, *[(slot, id(x)) for slot, x in self.outer])
+        return (*steps, *[(slot, Is(x)) for slot, x in self.outer])
 
 
 #: How often steps are timed.

@@ -209,6 +209,41 @@ def test_a_training_step(device: ck.Device) -> None:
     np.testing.assert_allclose(trained(ck.jit), trained(lambda step: step), rtol=2e-5)
 
 
+def test_new_arrays_are_not_taken_for_those_of_earlier_calls(device: ck.Device) -> None:
+    """What no step makes may have the id of an array of the call before, which is gone."""
+    for function in (lambda x: ck.take(x, 1, axis=0) * 2, lambda x: ck.stack([x, x + 1]) * 2):
+        jitted = ck.jit(function)
+        for seed in range(7):
+            x = made(4, 5, seed=seed)
+            agree(jitted(x), function(x))
+
+
+def test_a_function_that_writes_what_waiting_arrays_read(device: ck.Device) -> None:
+    class Keeps(ck.Function):
+        @staticmethod
+        def forward(ctx: Any, x: ck.Array) -> ck.Array:
+            kept[...] = x
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: ck.Array) -> ck.Array:
+            return g * 2
+
+    kept = ck.zeros(3)
+    jitted = ck.jit(lambda x: (kept + 1, Keeps.apply(x), kept + 0))
+    for k in range(4):
+        before, _, after = jitted(ck.full(3, float(k + 1)))
+        assert (before.tolist(), after.tolist()) == ([k + 1.0] * 3, [k + 1.0] * 3)
+
+
+def test_sizes_that_values_decide(device: ck.Device) -> None:
+    """The library may read values, as of a mask: only the user may not."""
+    jitted = ck.jit(lambda x: x[x > 0] * 2)
+    for seed in range(3):
+        x = made(4, 5, seed=seed)
+        agree(jitted(x), x[x > 0] * 2)
+
+
 def test_errors_leave_nothing_open(device: ck.Device) -> None:
     @ck.jit
     def f(x: ck.Array) -> ck.Array:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -48,7 +49,7 @@ from .graph import (
 )
 from .plan import Plan, make_plan, planned, run_into, source_of
 from .program import Program, compact
-from .script import Call, Into, Launch, New, Reduce, Script, Seen
+from .script import Call, Into, Launch, New, Reduce, Script, Seen, taken_apart
 
 _MEMORY = vars(Array)["_memory"]
 _BASIC = frozenset((int, slice, type(None), type(...)))
@@ -273,6 +274,9 @@ class Trace:
         capture_hooks.begin_trace(self._outer)
         if exc_info[0] is None:
             self.settle()
+            return
+        with suppress(Exception):  # what is kept anywhere, as later writes do not ask an ended trace
+            self.settle()
 
     def read(self, x: Array, what: str) -> None:
         """See :func:`.capture_hooks.reads`."""
@@ -490,7 +494,7 @@ class Trace:
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """A call of a function that is no elementwise one, as one step; it returns new arrays."""
-        leaves, rebuilt = pytree.taken_apart((args, options))
+        leaves, rebuilt = taken_apart((args, options))
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Array)]
         slots = tuple([self.script.slot(self._there(leaves[i])) for i in places])
         with capture_hooks.suspended(self):

@@ -217,6 +217,19 @@ class Script:
         return (*steps, *[(slot, Is(x)) for slot, x in self.outer])
 
 
+def taken_apart(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """:func:`.pytree.taken_apart`, of which what is kept to make the tree again keeps no array of it alive."""
+    leaves, rebuilt = pytree.taken_apart(tree)
+    if not any(isinstance(leaf, Array) for leaf in leaves):
+        return leaves, rebuilt
+    try:
+        bare = rebuilt([0 if isinstance(leaf, Array) else leaf for leaf in leaves])
+    except Exception:  # a container of arrays alone
+        return leaves, rebuilt
+    _, again = pytree.taken_apart(bare)
+    return leaves, again
+
+
 #: How often steps are timed.
 _TIMES = 5
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
-from pathlib import Path
 from types import MethodType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
@@ -41,9 +41,9 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
 
     After two calls with arguments of one form (dtypes, shapes, orders in memory, numbers), what was launched is known.
     If the function did nothing else, later calls repeat the launches, without the function's Python: numbers in it are
-    constants, arrays to which it referred are read anew. Else it is captured on a GPU, as by :func:`capture`, whose rules
-    hold; on the host its Python runs in each call, as it does everywhere if its numbers differ from call to call, or
-    while a tape records outside of it. A Python number may not be made of an array in it.
+    constants, arrays to which it referred are read anew. Else it is captured on a GPU, as by :func:`capture`, whose
+    rules hold; on the host its Python runs in each call, as it does everywhere if its numbers differ from call to call,
+    or while a tape records outside of it. A Python number may not be made of an array in it.
 
     Args:
         function: takes pytrees of arrays, modules and hashable constants, and returns a pytree.
@@ -224,7 +224,7 @@ def _lines(one: Launched) -> str:
     files: dict[str, list[int]] = {}
     for line in one.lines:
         path, _, number = line.rpartition(":")
-        files.setdefault(Path(path).name, []).append(int(number))
+        files.setdefault(os.path.basename(path), []).append(int(number))
     return " ".join(f"{name}:{','.join(map(str, sorted(numbers)))}" for name, numbers in files.items())
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["Cache", "options_key"]
+__all__ = ["Cache", "Is", "options_key"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -25,6 +27,28 @@ class Cache(dict[K, V]):
             self.clear()
         self[key] = value
         return value
+
+
+class Is:
+    """A key for an object that has no other equal: unlike its id, it equals no later object's.
+
+    Objects are kept alive where there are no weak references to them.
+    """
+
+    __slots__ = ("_hash", "_of")
+
+    def __init__(self, of: Any) -> None:
+        self._hash = id(of)
+        try:
+            self._of: Callable[[], Any] = weakref.ref(of)
+        except TypeError:
+            self._of = lambda: of
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Is) and (of := self._of()) is not None and of is other._of()
 
 
 def options_key(options: tuple[Any, ...]) -> tuple[Any, ...] | None:

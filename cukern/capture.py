@@ -17,7 +17,7 @@ from .array import Array, copied
 from .array.deferred import computed
 from .autodiff import tape
 from .autodiff.cotangents import is_array
-from .cache import Cache
+from .cache import Cache, Is
 from .device import Device, capture_hooks, current
 from .dtypes import DType, get_default_dtype
 from .errors import CaptureError
@@ -173,10 +173,10 @@ def is_input(leaf: Any) -> bool:
     return is_array(leaf) and not getattr(leaf, "_is_parameter", False)
 
 
-def owners_of(tree: Any) -> Iterator[int]:
+def owners_of(tree: Any) -> Iterator[Is]:
     """The identities of modules among arguments: their attributes that are no parameters are constants of a graph."""
     if (module := getattr(tree, "_of_module", None)) is not None:
-        yield id(module)
+        yield Is(module)
     elif isinstance(tree, (list, tuple)):
         for one in tree:
             yield from owners_of(one)
@@ -198,9 +198,9 @@ def _is_value(leaf: Any) -> bool:
 
 def form_of(leaf: Any) -> Any:
     if not is_array(leaf):
-        return type(leaf), repr(leaf) if isinstance(leaf, float) else leaf if _is_value(leaf) else id(leaf)
+        return type(leaf), repr(leaf) if isinstance(leaf, float) else leaf if _is_value(leaf) else Is(leaf)
     if not is_input(leaf):
-        return id(leaf)
+        return Is(leaf)
     return leaf.shape, leaf.dtype, leaf.device, leaf._planned().order or tuple(range(leaf.ndim))
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import MethodType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
@@ -19,7 +19,7 @@ from .capture import Captured, form_of, is_input, owners_of
 from .device import capture_hooks, current
 from .dtypes import get_default_dtype, info
 from .elementwise.pending import Launched, Trace
-from .elementwise.script import Replay
+from .elementwise.script import Replay, taken_apart
 from .launch.cost import bandwidth
 
 P = ParamSpec("P")
@@ -42,9 +42,9 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
 
     After two calls with arguments of one form (dtypes, shapes, orders in memory, numbers), what was launched is known.
     If the function did nothing else, later calls repeat the launches, without the function's Python: numbers in it are
-    constants, arrays to which it refers are read anew. Else it is captured on a GPU, as by :func:`capture`, whose rules
-    hold; on the host its Python runs in each call, as it does everywhere if its numbers differ from call to call, or
-    while a tape records outside of it. A Python number may not be made of an array in it.
+    constants, arrays to which it referred are read anew. Else it is captured on a GPU, as by :func:`capture`, whose
+    rules hold; on the host its Python runs in each call, as it does everywhere if its numbers differ from call to call,
+    or while a tape records outside of it. A Python number may not be made of an array in it.
 
     Args:
         function: takes pytrees of arrays, modules and hashable constants, and returns a pytree.
@@ -169,7 +169,7 @@ class Jitted(Generic[P, R]):
     def _learnt(self, known: _Known | None, active: Trace, arrays: list[Array], result: Any) -> _Known:
         """What is known after the first call of a form, or another one."""
         script = active.script
-        leaves, rebuilt = pytree.taken_apart(result)
+        leaves, rebuilt = taken_apart(result)
         slots = [script.slot(leaf) for leaf in leaves if isinstance(leaf, Array)]
         form = active.numbers, (*script.form(), *slots)
         if known is None:
@@ -241,7 +241,7 @@ def _lines(one: Launched) -> str:
     files: dict[str, list[int]] = {}
     for line in one.lines:
         path, _, number = line.rpartition(":")
-        files.setdefault(Path(path).name, []).append(int(number))
+        files.setdefault(os.path.basename(path), []).append(int(number))
     return " ".join(f"{name}:{','.join(map(str, sorted(numbers)))}" for name, numbers in files.items())
 
 

@@ -162,6 +162,8 @@ class Array(Memory):
         """Become another array, sharing its memory."""
         if other is self:
             return
+        if capture_hooks.traced_threads:
+            capture_hooks.writes(self)
         for name in ("_ndarray", "_layout", "_memory", "_operand", "_storage", "device"):
             setattr(self, name, getattr(other, name))
         capture_hooks.replaced += 1

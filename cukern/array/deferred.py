@@ -10,6 +10,7 @@ from typing import Any
 
 from ..device.capture_hooks import trace as trace
 from ..device.capture_hooks import traced_threads as traced_threads
+from ..device.capture_hooks import writes
 from .array import Array, Storage
 from .layout import Layout
 
@@ -90,7 +91,7 @@ def deferred(x: Array) -> Callable[[], Array] | None:
 
 def about_to_write(*arrays: Array | None) -> None:
     """Compute what waits and reads the memory of these arrays, before it is written."""
-    if traced_threads and (active := trace()) is not None:
+    if traced_threads:
         for one in arrays:
             if one is not None:
-                active.write(one)
+                writes(one)

@@ -76,12 +76,19 @@ class Trace(Protocol):
 
     def write(self, x: Array) -> None: ...
 
+    def write_within(self, x: Array) -> None: ...
+
     def read(self, x: Array, what: str) -> None: ...
+
+
+#: The modules through which a user reads the values of an array.
+_READERS = ("cukern.array.", "cukern.device.capture_hooks", "cukern.elementwise.pending")
 
 
 class _State(threading.local):
     recorder: Recorder | None = None
     trace: Any = None
+    suspended: Any = None
     draws: tuple[Draws, ...] = ()
 
 
@@ -99,9 +106,29 @@ def begin_trace(trace: Trace | None) -> Trace | None:
     """Make ``trace`` that of this thread, or none; return the one before."""
     before: Trace | None = _state.trace
     _state.trace = trace
-    change = traced_threads.discard if trace is None else traced_threads.add
+    change = traced_threads.discard if trace is _state.suspended is None else traced_threads.add
     change(threading.get_ident())
     return before
+
+
+@contextmanager
+def suspended(trace: Trace) -> Iterator[None]:
+    """A with-block that is not traced; ``trace`` still hears of what is written in it."""
+    before, _state.suspended = _state.suspended, trace
+    active = begin_trace(None)
+    try:
+        yield
+    finally:
+        _state.suspended = before
+        begin_trace(active)
+
+
+def writes(array: Array) -> None:
+    """Tell the traces of this thread, if there are any, that the memory of an array is about to be written."""
+    if (active := _state.trace) is not None:
+        active.write(array)
+    if (outer := _state.suspended) is not None:
+        outer.write_within(array)
 
 
 def reads(array: Array, what: str = "") -> None:
@@ -120,6 +147,14 @@ def _within_library() -> bool:
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("cukern.array."):
         frame = frame.f_back
     return frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "cukern"
+
+
+def read_by_library() -> bool:
+    """Whether a function of this package asks for the values that are about to be read, not the user."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith(_READERS):
+        frame = frame.f_back
+    return frame is not None and str(frame.f_globals.get("__name__")).startswith("cukern.")
 
 
 def user_line() -> str:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -52,7 +52,7 @@ from .graph import (
 )
 from .plan import Places, Plan, make_plan, places, planned, run_into, source_of
 from .program import Program, compact
-from .script import Call, Into, Launch, New, Reduce, Script, Seen
+from .script import Call, Into, Launch, New, Reduce, Script, Seen, taken_apart
 from .staged import LEAST_ELEMENTS, LEAST_ROWS, MOST_STAGES, RowProgram, Rows, depth_of, reshaped, rows_of
 
 _MEMORY = vars(Array)["_memory"]
@@ -283,10 +283,13 @@ class Trace:
         capture_hooks.begin_trace(self._outer)
         if exc_info[0] is None:
             self.settle()
+            return
+        with suppress(Exception):  # what is kept anywhere, as later writes do not ask an ended trace
+            self.settle()
 
     def read(self, x: Array, what: str) -> None:
         """See :func:`.capture_hooks.reads`."""
-        if self.strict and what:
+        if self.strict and what and not capture_hooks.read_by_library():
             raise CaptureError(
                 f"jit: {self.name} reads values of an array of shape {x.shape} by {what} at "
                 f"{capture_hooks.user_line()}: later calls repeat what was launched, without its Python. Choose "
@@ -641,10 +644,10 @@ class Trace:
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """A call of a function that is no elementwise one, as one step; it returns new arrays."""
-        leaves, rebuilt = pytree.taken_apart((args, options))
+        leaves, rebuilt = taken_apart((args, options))
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Array)]
         slots = tuple([self.script.slot(self._there(leaves[i])) for i in places])
-        with self._suspended():
+        with capture_hooks.suspended(self):
             made = function(*args, **options)
         several = pytree.leaves(made)
         if not all(isinstance(one, Array) for one in several):
@@ -665,15 +668,6 @@ class Trace:
         form = constants, pytree.containers((args, options))
         self.script.steps.append(Call(function, slots, form, again, results))
         return made
-
-    @contextmanager
-    def _suspended(self) -> Iterator[None]:
-        """A with-block that is not traced."""
-        capture_hooks.begin_trace(None)
-        try:
-            yield
-        finally:
-            capture_hooks.begin_trace(self)
 
     @staticmethod
     def _there(x: Array) -> Array:
@@ -744,6 +738,14 @@ class Trace:
         """Compute what reads the memory of ``x``, which is about to be written."""
         self.script.open = self.script.open or "it writes to an array"
         self._settle_readers(x)
+
+    def write_within(self, x: Array) -> None:
+        """:meth:`write` by a function that is called as one step, and writes again when that is repeated."""
+        outer = capture_hooks.begin_trace(self)
+        try:
+            self._settle_readers(x)
+        finally:
+            capture_hooks.begin_trace(outer)
 
     def _settle_readers(self, x: Array) -> None:
         storage = x._storage
@@ -993,7 +995,7 @@ class Trace:
             else:
                 view = views[k - len(self._shapes)]
                 whole = self._array(view.array)
-                with self._suspended(), tape.stop_recording():
+                with capture_hooks.suspended(self), tape.stop_recording():
                     reads.append((whole, view, view.of(whole)))
         return reads
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from .. import pytree
 from ..array import Array
 from ..array.layout import Layout
+from ..cache import Is
 from .graph import View
 from .operands import view
 from .plan import Places, Plan, run_into
@@ -152,18 +153,6 @@ class Call(NamedTuple):
             values[slot] = one
 
 
-class _Same:
-    """Equal for the same array, which it keeps: another one might get the id of an array that is gone."""
-
-    def __init__(self, x: Array) -> None:
-        self._x = x
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self._x is other._x
-
-    __hash__ = None  # type: ignore[assignment]
-
-
 Step = Launch | Reduce | New | Into | Seen | Call
 
 
@@ -226,7 +215,20 @@ class Script:
     def form(self) -> tuple[Any, ...]:
         """What is equal for two traces that did the same."""
         steps = [one.form if isinstance(one, (Seen, Call)) else one for one in self.steps]
-        return (*steps, *[(slot, _Same(x)) for slot, x in self.outer])
+        return (*steps, *[(slot, Is(x)) for slot, x in self.outer])
+
+
+def taken_apart(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """:func:`.pytree.taken_apart`, of which what is kept to make the tree again keeps no array of it alive."""
+    leaves, rebuilt = pytree.taken_apart(tree)
+    if not any(isinstance(leaf, Array) for leaf in leaves):
+        return leaves, rebuilt
+    try:
+        bare = rebuilt([0 if isinstance(leaf, Array) else leaf for leaf in leaves])
+    except Exception:  # a container of arrays alone
+        return leaves, rebuilt
+    _, again = pytree.taken_apart(bare)
+    return leaves, again
 
 
 #: How often steps are timed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -309,14 +310,82 @@ def test_a_training_step(device: ck.Device) -> None:
     np.testing.assert_allclose(trained(ck.jit), trained(lambda step: step), rtol=2e-5)
 
 
+def test_new_arrays_are_not_taken_for_those_of_earlier_calls(device: ck.Device) -> None:
+    """What no step makes may have the id of an array of the call before, which is gone."""
+    for function in (lambda x: ck.take(x, 1, axis=0) * 2, lambda x: ck.stack([x, x + 1]) * 2):
+        jitted = ck.jit(function)
+        for seed in range(7):
+            x = made(4, 5, seed=seed)
+            agree(jitted(x), function(x))
+
+
+def test_a_function_that_writes_what_waiting_arrays_read(device: ck.Device) -> None:
+    class Keeps(ck.Function):
+        @staticmethod
+        def forward(ctx: Any, x: ck.Array) -> ck.Array:
+            kept[...] = x
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: ck.Array) -> ck.Array:
+            return g * 2
+
+    kept = ck.zeros(3)
+    jitted = ck.jit(lambda x: (kept + 1, Keeps.apply(x), kept + 0))
+    for k in range(4):
+        before, _, after = jitted(ck.full(3, float(k + 1)))
+        assert (before.tolist(), after.tolist()) == ([k + 1.0] * 3, [k + 1.0] * 3)
+
+
+def test_what_is_repeated_keeps_no_array_alive(device: ck.Device) -> None:
+    kept: list[weakref.ref[ck.Array]] = []
+
+    @ck.jit
+    def f(x: ck.Array) -> dict[str, ck.Array]:
+        y = ck.exp(x)
+        z = {"z": y @ y.T}
+        kept.extend((weakref.ref(y), weakref.ref(z["z"])))
+        return z
+
+    for seed in range(3):
+        agree(
+            f(made(4, 5, seed=seed)), {"z": ck.exp(made(4, 5, seed=seed)) @ ck.exp(made(4, 5, seed=seed)).T}
+        )
+    assert len(kept) == 4 and not any(one() is not None for one in kept)
+
+
+def test_what_waits_reads_memory_before_it_is_replaced(device: ck.Device) -> None:
+    x = ck.ones(3)
+
+    def f(y: ck.Array) -> ck.Array:
+        z = x + 1
+        x._replace(y)
+        return z
+
+    assert ck.jit(f)(ck.zeros(3)).tolist() == [2.0] * 3
+
+
+def test_sizes_that_values_decide(device: ck.Device) -> None:
+    """The library may read values, as of a mask: only the user may not."""
+    jitted = ck.jit(lambda x: x[x > 0] * 2)
+    for seed in range(3):
+        x = made(4, 5, seed=seed)
+        agree(jitted(x), x[x > 0] * 2)
+
+
 def test_errors_leave_nothing_open(device: ck.Device) -> None:
     @ck.jit
     def f(x: ck.Array) -> ck.Array:
         y = x * 2
+        kept.append(y)
         raise RuntimeError(f"{y.shape}")
 
+    kept: list[ck.Array] = []
+    x = ck.zeros(3)
     with pytest.raises(RuntimeError, match=r"\(3,\)"):
-        f(ck.zeros(3))
+        f(x)
+    x += 1
+    assert kept[0].tolist() == [0.0] * 3
     assert not pending.deferred.traced_threads
     with pytest.raises(ValueError, match="do not broadcast"):
         ck.jit(lambda x, y: x + y)(ck.zeros(2), ck.zeros(3))

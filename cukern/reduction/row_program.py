@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 from .. import dtypes
@@ -42,9 +43,20 @@ _STATEMENTS, _MOST_STATEMENTS = 2048, 8192
 
 
 class RowPlan(launches.Plan):
-    """The launch of a row program for arrays of given layouts."""
+    """The launch of a row program for arrays of given layouts.
 
-    __slots__ = ()
+    Attributes:
+        text: makes the kernel's text.
+    """
+
+    __slots__ = ("text",)
+
+    text: Callable[[], str]
+
+    @property
+    def source(self) -> str:
+        """The kernel's text."""
+        return self.text()
 
     def __init__(self, problem: RowProgram) -> None:
         kernel_plan.Plan.__init__(self, problem.operands[0].device, problem.outs)
@@ -113,9 +125,9 @@ def _made(problem: RowProgram) -> RowPlan | str:
     block = threads["block"]
     name = f"rows_{problem.program.name}_{dtypes.info(problem.operands[0].dtype).name}_{block}"
     with on(plan.device):
-        bound = KERNEL.bind(
-            plan.device, name=name, Layout=walked.source(index), **index, **variables, **threads
-        )
+        bound_to = {"name": name, "Layout": walked.source(index), **index, **variables, **threads}
+        bound = KERNEL.bind(plan.device, **bound_to)
+        plan.text = partial(KERNEL.source, device=plan.device, **bound_to)
         tail = (walked.packed(index), rows, n, each)
         plan.launch = bound.function.prepare((blocks, 1, 1), (block, 1, 1), 0, tail)
     return plan

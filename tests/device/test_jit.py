@@ -393,6 +393,23 @@ def test_errors_leave_nothing_open(device: ck.Device) -> None:
         ck.jit(lambda x, y: x)(ck.zeros(2), {1})
 
 
+def test_the_text_and_the_table_show_each_launch(device: ck.Device) -> None:
+    @ck.jit
+    def f(x: ck.Array, w: ck.Array) -> Any:
+        y = (x - x.mean(axis=1, keepdims=True)) @ w
+        return ck.tanh(y) * 2, y.sum(axis=0)
+
+    x, w = made(40, 50), made(50, 30)
+    text, table = f.source(x, w), f.explain(x, w)
+    for name in ("rows_", "tanh_multiply", "matmul"):
+        assert name in text
+    assert text.count("__global__") == 3
+    lines = table.splitlines()
+    assert len(lines) == 5 and "float32[40,50] float32[50,30]" in lines[2]
+    here = f.__wrapped__.__code__.co_firstlineno  # type: ignore[attr-defined]
+    assert [line.rsplit(":", 1)[1] for line in lines[1:]] == [str(here + k) for k in (2, 2, 3, 3)]
+
+
 def test_methods_nested_calls_and_pytrees(device: ck.Device) -> None:
     class Model:
         scale = 3.0

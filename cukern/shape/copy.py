@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,6 @@ def _fill(bits: DType) -> Program:
     return program("fill", (scalar_node(0, bits),), (), (bits,))
 
 
-_IN_ORDER = by_numpy("copy in order")(partial(np.array, order="C"))
 _WRITE = by_numpy("copy to a part")(operator.setitem)
 
 
@@ -59,9 +58,10 @@ def in_order(device: Device, data: Any) -> Any:
 
     Elements are copied as integers: converting a half type to float32 and back would lose the payload of NaN.
     """
-    if data.size < LARGE and (copied := _IN_ORDER(device, data)) is not None:
-        return copied._ndarray
-    bits, result = dtypes.info(data.dtype).bits, allocate(device, data.shape, data.dtype)
+    result = allocate(device, data.shape, data.dtype)
+    if data.size < LARGE and _WRITE(device, result, ..., data):
+        return result
+    bits = dtypes.info(data.dtype).bits
     run_into(_copy(bits), device, (data.view(bits),), (), result.view(bits))
     return result
 
@@ -97,8 +97,9 @@ def contiguous(x: Array, order: tuple[int, ...] | None = None) -> Array:
     own = x._layout or x._planned()
     if own.on_host and own.size < LARGE:
         data = x._data if order is None else x._data.transpose(order)
-        if (copied := _IN_ORDER(x.device, data)) is not None:
-            return copied  # type: ignore[no-any-return]
+        result = allocate(x.device, data.shape, data.dtype)
+        if _WRITE(x.device, result, ..., data):
+            return Array._wrap(result, x.device)
     with on(x.device):
         cached = _contiguous.get((own, order))
         if cached is None:

@@ -4,12 +4,14 @@
     python benchmarks/planted.py --unchecked --out usual.jsonl         # unchecked launches, on the host
     python benchmarks/planted.py --sanitizer --out gpu.jsonl           # compute-sanitizer, with a GPU
     python benchmarks/planted.py --set public --out public.jsonl       # another set of mistakes
+    python benchmarks/planted.py --set unseen --out unseen.jsonl       # and a third
     python benchmarks/planted.py --table host.jsonl gpu.jsonl ...      # the Markdown table of all
 
 The mistakes are those of ``tests/device/planted.py``, ``planted_more.py`` and ``planted_memory.py``; with
-``--set public`` those of ``benchmarks/planted_set``, where a report counts as one with a line if it names a line marked
-``//!``. Each tool of compute-sanitizer runs the wrong kernels, and the right ones for false alarms. After a launch that
-ends the CUDA context, a new process goes on with the next one.
+``--set public`` those of ``benchmarks/planted_set``, and with ``--set unseen`` those of ``benchmarks/unseen_set``,
+where a report counts as one with a line if it names a line marked ``//!``. Each tool of compute-sanitizer runs the
+wrong kernels, and the right ones for false alarms. After a launch that ends the CUDA context, a new process goes on
+with the next one.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "device"))
 
+import numpy as np
+
 import cukern as ck
 from cukern.testing import checked
 
@@ -45,13 +49,15 @@ _FOUND = re.compile(
 
 @dataclass(frozen=True)
 class Public:
-    """A kernel of ``planted_set``, as right and, where it has ``⟦right|||wrong⟧``, as wrong text.
+    """A kernel of ``planted_set`` or ``unseen_set``, as right and, where it has ``⟦right|||wrong⟧``, as wrong text.
+
+    One that is called ``planted`` is a template; others are CUDA C++ as it stands.
 
     Attributes:
         kinds: the class of the mistake.
         name: what it is.
         launch: ``grid``, ``block`` and ``shared``.
-        arguments: a Python expression, in which ``f``, ``z``, ``k`` and ``a`` make arrays.
+        arguments: a Python expression, in which ``f``, ``z``, ``k``, ``a``, ``r`` and ``i`` make arrays.
         body: the text.
     """
 
@@ -77,22 +83,27 @@ class Public:
 
     def run(self, wrong: bool, **more: Any) -> list[Any]:
         options = dict(self.launch)
-        kernel = ck.Kernel(self.text(wrong), block=options.pop("block", 64), name="planted", **more)
+        block, plain = options.pop("block", 64), "__global__ void planted(" not in self.body
+        kernel = ck.Kernel(self.text(wrong), block=block, name="planted", plain=plain, **more)
+        random = np.random.default_rng(7)
         makers = {
+            "ck": ck,
             "f": lambda n: ck.linspace(1, 2, n, dtype=ck.float32),
             "z": lambda n, dtype="float32": ck.zeros(n, dtype),
             "k": lambda n, below: (ck.arange(n, dtype="int32") * 7) % below,
             "a": lambda n: ck.arange(n, dtype="int32"),
+            "r": lambda n: ck.asarray(random.random(n, np.float32)),
+            "i": lambda n, below: ck.asarray(random.integers(0, below, n, np.int32)),
         }
         args = list(eval(f"({self.arguments},)", makers))
         kernel(*args, **options)
         return args
 
 
-def public() -> list[Public]:
-    """The kernels of ``planted_set``: a header ``## class: name | launch | arguments``, then the text."""
+def public(folder: str = "planted_set") -> list[Public]:
+    """The kernels of a folder: a header ``## class: name | launch | arguments``, then the text."""
     found = []
-    for path in sorted((Path(__file__).parent / "planted_set").glob("*.cu")):
+    for path in sorted((Path(__file__).parent / folder).glob("*.cu")):
         for entry in path.read_text().split("## ")[1:]:
             header, _, body = entry.partition("\n")
             title, launch, arguments = (part.strip() for part in header.split("|"))
@@ -103,15 +114,15 @@ def public() -> list[Public]:
     return found
 
 
-#: The set in use: ``tests`` or ``public``.
+#: The set in use: ``tests``, ``public`` or ``unseen``.
 CHOSEN = ["tests"]
 
 
 @cache
 def pairs() -> list[Any]:
     """The planted mistakes."""
-    if CHOSEN[0] == "public":
-        return public()
+    if CHOSEN[0] != "tests":
+        return public({"public": "planted_set", "unseen": "unseen_set"}[CHOSEN[0]])
     from planted import PAIRS
     from planted_memory import MEMORY
     from planted_more import MORE
@@ -270,7 +281,9 @@ def main() -> None:
         "--sanitizer", action="store_true", help="run compute-sanitizer instead of checked launches"
     )
     parser.add_argument("--unchecked", action="store_true", help="launch unchecked, on the host")
-    parser.add_argument("--set", choices=("tests", "public"), default="tests", help="which mistakes")
+    parser.add_argument(
+        "--set", choices=("tests", "public", "unseen"), default="tests", help="which mistakes"
+    )
     parser.add_argument("--seconds", type=float, default=80, help="for compute-sanitizer")
     parser.add_argument("--processes", type=int, default=14)
     parser.add_argument("--done", type=Path, help="results of compute-sanitizer that are not run again")

@@ -32,11 +32,19 @@ inline auto exchange_bits(T* at, T value) {
     __builtin_memcpy(&value, &old, sizeof(T));
     return value;
 }
+// Around an operation that is atomic for the threads of its block alone: checked launches know it by these fences, which order nothing.
+struct OfBlock {
+    OfBlock() { __atomic_signal_fence(__ATOMIC_ACQUIRE); }
+    ~OfBlock() { __atomic_signal_fence(__ATOMIC_RELEASE); }
+};
 }  // namespace cukern
 
 #define CUKERN_ATOMIC(name, type, expression)                                                                \
     static inline type name(type* at, type value) { return expression; }                                     \
-    static inline type name##_block(type* at, type value) { return name(at, value); }                        \
+    static inline type name##_block(type* at, type value) {                                                  \
+        const cukern::OfBlock here;                                                                          \
+        return name(at, value);                                                                              \
+    }                                                                                                        \
     static inline type name##_system(type* at, type value) { return name(at, value); }
 #define CUKERN_ATOMIC_BY(name, type, expression, ...) \
     CUKERN_ATOMIC(name, type, cukern::exchange_by<__VA_ARGS__>(at, [value](type old) { return (type)(expression); }))
@@ -69,7 +77,10 @@ CUKERN_ATOMIC(atomicAdd, float4, (float4{atomicAdd(&at->x, value.x), atomicAdd(&
         __atomic_compare_exchange_n(at, &compare, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);         \
         return compare;                                                                                      \
     }                                                                                                        \
-    static inline type atomicCAS_block(type* at, type compare, type value) { return atomicCAS(at, compare, value); } \
+    static inline type atomicCAS_block(type* at, type compare, type value) {                                 \
+        const cukern::OfBlock here;                                                                          \
+        return atomicCAS(at, compare, value);                                                                \
+    }                                                                                                        \
     static inline type atomicCAS_system(type* at, type compare, type value) { return atomicCAS(at, compare, value); }
 CUKERN_COMPARE_AND_SWAP(int)
 CUKERN_COMPARE_AND_SWAP(unsigned)

@@ -39,7 +39,7 @@ static __attribute__((noinline)) void settle_before(bool only_reads) {
 static bool are_tolerated(unsigned how, bool writes, u64 other, bool other_writes) {
     const unsigned other_how = how_of(other);
     if (how == beside || (other_how == beside && other_writes)) return true;
-    if (is_atomic(how) && is_atomic(other_how)) return true;
+    if (is_atomic(how) && is_atomic(other_how)) return !s.of_block[s.me] || !writes || time_of(other) > s.block_start;
     if (s.strict) return false;
     // A plain read beside an atomic write: of a loop that compares and swaps, which tries again if the read was too old.
     return (is_atomic(how) && !other_writes) || (is_atomic(other_how) && !writes);

@@ -189,7 +189,10 @@ CUKERN_ATOMICS(64, unsigned long long)
 #undef CUKERN_FETCH
 
 HOOK void __tsan_atomic_thread_fence(int) { fence(false); }
-HOOK void __tsan_atomic_signal_fence(int) { fence(true); }  // __threadfence_block
+HOOK void __tsan_atomic_signal_fence(int order) {
+    if (order == __ATOMIC_SEQ_CST) fence(true);  // __threadfence_block
+    else s.of_block[s.me] = order == __ATOMIC_ACQUIRE;  // cukern::OfBlock
+}
 
 // Copies of structs, and of memory, whose size is no single access's.
 template <unsigned size>

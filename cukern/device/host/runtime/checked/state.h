@@ -202,6 +202,7 @@ struct State {
     unsigned known[max_places / 32][32][32];
     unsigned fence_time[max_places], block_fence_time[max_places], spins[max_places];
     uintptr_t spun_at[max_places];
+    bool of_block[max_places];  // within an operation that is atomic for the thread's block alone
     bool has_stores;  // to global memory, volatile or atomic
     unsigned unfenced;  // releases of this block
     bool wrote_elsewhere;  // to memory that is neither watched nor a thread's own

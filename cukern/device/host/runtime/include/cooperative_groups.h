@@ -90,7 +90,11 @@ class warp_lanes : public thread_group {
     }
     template <class T>
     T shfl(T value, int rank, CUKERN_HERE) const {
-        return from(value, (unsigned)rank % num_threads(), file, line);
+        // Beyond the last rank a GPU reads some lane or other: here one that the group has not, which is a mistake that is named.
+        const unsigned count = num_threads();
+        if (count < 32 && (unsigned)rank >= count)
+            return details::shuffled(cukern::warp_shuffle, lanes_, value, __builtin_ctz(~lanes_), 32, file, line);
+        return from(value, (unsigned)rank % count, file, line);
     }
     template <class T>
     T shfl_down(T value, unsigned delta, CUKERN_HERE) const {

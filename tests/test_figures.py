@@ -113,8 +113,6 @@ ROWS: dict[str, tuple[str, list[str]]] = {
     "a product of 8 x 8": ("h200.md", ["| call | product |"]),
     "a slice": ("h200.md", ["| call | slice |"]),
     "`(x * x).sum()` and its gradient": ("h200.md", ["| call | (x * x).sum(), its gradient |"]),
-    "a small LLTM's step, forward and backward": ("h200.md", ["| call | LLTM forward and backward |"]),
-    "the same, captured": ("h200.md", ["| call | LLTM, captured |"]),
 }
 
 

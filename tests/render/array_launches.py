@@ -61,6 +61,8 @@ def launch_elementwise(dtype: Any) -> None:
         smooth = [row for row in rows if row.vjp is not None]
         with_derivatives(ck.fuse(lambda x: tuple(row(*[x] * len(row.operands)) for row in smooth)), line[::2])
     others = [other for other in dtypes.ALL if dtype not in dtypes.COMPLEX or other in dtypes.COMPLEX]
+    (image,) = arrays(dtype, (514, 514))
+    ck.fuse(lambda x: ck.where(x[2:, 1:-1] == x[:-2, 1:-1], x[1:-1, 2:], x[1:-1, :-2]))(image)
     ck.fuse(lambda x: [ck.astype(x, other) for other in others])(*arrays(dtype, (7,)))
     x, row, scalar = arrays(dtype, (4, 5, 6), (6,), ())
     ck.equal(ck.permute_dims(x, (2, 0, 1))[:, ::2], scalar)

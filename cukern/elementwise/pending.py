@@ -381,11 +381,8 @@ class Trace:
         one = expression(x)
         if one is not None and one.trace is self:
             if one.node.kind == "reduced":
-                return (
-                    one.node,
-                    one.reads,
-                    one.depth,
-                )  # whose shape may be another than that of the array that has it
+                # Its shape may be another than that of the array that has the result.
+                return one.node, one.reads, one.depth
             reference = self._made.get(one.node)
             there = None if reference is None else reference()
             if there is None or type(there) is Pending:
@@ -425,7 +422,7 @@ class Trace:
             return False
         plan = self.plan(program, arrays)
         (node,), reads, depth = self.inlined(program, arrays, scalars)
-        if expression(x) is None or plan.layouts[0].shape != one.layout.shape:
+        if expression(x) is None or plan.layouts[0].shape != one.layout.shape or pieces_of((node,)):
             return False
         new = Expression(self, node, one.layout, reads, depth, lines=self.lines_of(arrays))
         new.owner = one.owner

@@ -224,6 +224,16 @@ def test_writes_are_seen_by_views_and_by_what_waits(device: ck.Device) -> None:
         agree(x, y)
 
 
+def test_a_rolled_row_is_added_in_place(device: ck.Device) -> None:
+    def add(x: ck.Array, row: ck.Array) -> ck.Array:
+        y = x * 2
+        y += ck.roll(row, 1)
+        return y
+
+    x, row = made(2, 300_000), made(300_000, seed=1)
+    agree(ck.jit(add)(x, row), add(x, row))
+
+
 def test_the_same_array_twice(device: ck.Device) -> None:
     jitted = ck.jit(lambda x, y: x - 2 * y)
     x, y = made(4), made(4, seed=1)

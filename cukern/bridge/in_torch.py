@@ -10,7 +10,7 @@ import keyword
 import math
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from operator import or_
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from ..cache import Cache
 from ..device import Device
 from ..errors import GradientError
 from . import tensors
-from .operation import Again, Like, Operation
+from .operation import PLAIN, Again, Like, Operation
 
 _NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
 _registering = threading.RLock()  # a forward that runs with examples may make operators itself
@@ -51,7 +51,8 @@ class TorchOperator:
         """The outputs, as tensors."""
         if not named and len(args) < self._count:
             args = (*args, *(one for one in self._defaults[len(args) :] if one is not None))
-        made = self.op(*args, **named)
+        operators = self._operators
+        made = operators.compute(*args) if operators.is_direct(args, named) else self.op(*args, **named)
         if self._plain:
             return made
         if self._single:
@@ -168,11 +169,16 @@ class _Operators:
         self.kept = [i for i in range(self.results) if i in self.results_read or i < shaped]
         self.again = [i for i in range(self.results) if operation.differentiable_again(i)]
         self._are_alone, self._compiling = _lonely(torch), torch.compiler.is_dynamo_compiling
+        self._modes = torch._C._len_torch_function_stack
+        tensors_of = torch.Tensor, torch.nn.Parameter
+        types = {"Tensor": tensors_of, **{word: (plain,) for plain, word in PLAIN.items()}}
+        #: Of each argument the types that PyTorch's dispatcher hands on as they are.
+        self._types = [types[one.type] for one in operation.parameters]
         written = [f"{one.type} {_word(one.name)}" for one in operation.parameters]
         self.defaults = defaults = [one.default for one in operation.parameters]
         ended = [f"={_written(one)}" if _is_writable(one) else "" for one in defaults]
         schema = [first + rest for first, rest in zip(written, ended, strict=True)]
-        forward = self._forward(defaults)
+        self.compute = forward = self._forward(defaults)
         self.op = self._define("", schema, self.results, forward, self._fake_forward(defaults))
         if not operation.differentiable:
             self._derive(self.op, forward, partial(_refused, operation.name), None)
@@ -190,6 +196,15 @@ class _Operators:
             )
             self._derive(self.op, forward, self._gradients, self._keep)
             self._derive(self.pull, self._backward, self._gradients_again, self._keep_again)
+
+    def is_direct(self, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
+        """Whether PyTorch's dispatcher would do nothing with a call but hand these arguments to :attr:`compute`."""
+        if self._compiling() or named or self._modes() or len(args) != self.arguments:
+            return False
+        for one, types in zip(args, self._types, strict=True):
+            if type(one) not in types:
+                return False
+        return self._are_alone([args[i] for i in self.arrays])
 
     def _define(
         self,
@@ -224,7 +239,7 @@ class _Operators:
         core = torch._C
         after, below = core._after_autograd_keyset, core._AutoDispatchBelowAutograd
         tracked, enabled = core._any_requires_grad, torch.is_grad_enabled
-        transformed, alone = core._are_functorch_transforms_active, _keys(core)
+        transformed, alone = core._are_functorch_transforms_active, _keys(core, "{}", "Autograd{}")
 
         def called(keys: Any, args: Sequence[Any]) -> Any:
             with below():
@@ -480,11 +495,11 @@ class _Operators:
         )
 
 
-def _keys(core: Any, *more: str) -> frozenset[int]:
-    """The sets of dispatch keys of tensors of the CPU, and of those of CUDA, with more of PyTorch's keys."""
+def _keys(core: Any, *words: str) -> frozenset[int]:
+    """The sets of dispatch keys of these words for tensors of the CPU, and for those of CUDA."""
     sets = []
-    for word in ("CPU", "CUDA"):
-        keys = [getattr(core.DispatchKey, one.format(word)) for one in ("{}", "Autograd{}", *more)]
+    for device in ("CPU", "CUDA"):
+        keys = [getattr(core.DispatchKey, word.format(device)) for word in words]
         sets.append(reduce(or_, map(core.DispatchKeySet, keys)).raw_repr())
     return frozenset(sets)
 
@@ -494,16 +509,13 @@ def _lonely(torch: Any) -> Callable[[Sequence[Any]], bool]:
     core = torch._C
     enabled, profiled = torch.is_grad_enabled, core._autograd._profiler_enabled
     included, keys_of = core._dispatch_tls_local_include_set, core._dispatch_keys
-    alone = _keys(core, "Autocast{}", "ADInplaceOrView", "BackendSelect")
+    usual = _keys(core, "ADInplaceOrView", "BackendSelect")
+    alone = _keys(core, "{}", "Autograd{}", "Autocast{}", "ADInplaceOrView")
 
     def are_alone(tensors: Sequence[Any]) -> bool:
-        if enabled() or profiled():
+        if enabled() or profiled() or included().raw_repr() not in usual:
             return False
-        keys = included()
-        for one in tensors:
-            if one is not None:
-                keys |= keys_of(one)
-        return keys.raw_repr() in alone
+        return alone.issuperset([keys_of(one).raw_repr() for one in tensors if one is not None])
 
     return are_alone
 

@@ -177,6 +177,7 @@ def test_torch_layouts_and_types(torch: Any, dtype: str) -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
 def test_torch_opcheck_and_fake_functions(torch: Any) -> None:
     norm = Norm.to_torch(*examples(), name="tests::norm")
     x, w = (torch.tensor(one, requires_grad=True) for one in data((3, 40), (40,)))
@@ -305,6 +306,46 @@ def test_torch_names_copies_and_threads(torch: Any) -> None:
     for one in threads:
         one.join()
     assert right == [True] * 80
+
+
+def test_torch_modes_see_calls_without_gradients(torch: Any) -> None:
+    """Such calls pass by PyTorch's dispatcher, but not where it has something to do."""
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    op = Tanh.to_torch(ck.ones(2), name="tests::tanh_seen")
+    seen: list[str] = []
+
+    class Functions(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append("function")
+            return func(*args, **(kwargs or {}))
+
+    class Dispatch(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    x = torch.tensor(data((2, 3))[0])
+    w = torch.nn.Parameter(x)
+    direct = op._operators.is_direct
+    assert not direct((x,), {})
+    with torch.no_grad():
+        assert direct((x,), {}) and direct((w,), {})
+        assert torch.allclose(op(w), x.tanh()) and not op(w).requires_grad
+        with Functions():
+            op(x)
+        assert "function" in seen
+        with Dispatch():
+            op(x)
+        assert "tests.tanh_seen.default" in seen
+        assert torch.allclose(torch.vmap(op)(x), x.tanh())
+        with torch.profiler.profile() as profile:
+            op(x)
+        assert any("tanh_seen" in event.name for event in profile.events())
+        for other in (x.to_sparse(), x.to("meta"), x.to(torch.complex64).conj(), [1.0], None):
+            assert not direct((other,), {})
+        assert not direct((x, 1), {}) and not direct((), {"x": x})
 
 
 def test_torch_an_operator_is_made_once(torch: Any) -> None:

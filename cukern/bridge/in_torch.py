@@ -368,15 +368,15 @@ class _Operators:
             TypeError: None is among them.
             ValueError: they are on several devices.
         """
-        where = None
+        first = args[self.arrays[0]]
+        where = None if first is None else first.device
         for i in self.arrays:
-            if args[i] is None:
+            one = args[i]
+            if one is None:
                 raise TypeError(f"{self._named(i)}: expected a tensor, got None")
-            if where is None:
-                where = args[i].device
-            elif args[i].device != where:
-                first = self.operation.parameters[self.arrays[0]].name
-                raise ValueError(f"{self._named(i)} is on {args[i].device}, {first} on {where}")
+            if one is not first and one.device != where:
+                name = self.operation.parameters[self.arrays[0]].name
+                raise ValueError(f"{self._named(i)} is on {one.device}, {name} on {where}")
         return where
 
     def _named(self, i: int) -> str:

@@ -113,13 +113,13 @@ class Operation:
             GradientError: the forward returns or keeps other arrays than in its first call.
             RuntimeError: the forward wrote to an argument.
         """
-        context = self._context(self.name, self._needs)
-        given = [args[i]._storage for i in self.arrays]
-        before = [one.version for one in given]
-        result = _alone(args[self.arrays[0]].device, self._body.forward, context, *args)
-        after = [one.version for one in given]
-        if after != before:
-            written = next(i for i, a, b in zip(self.arrays, before, after, strict=True) if a != b)
+        arrays, context = self.arrays, self._context(self.name, self._needs)
+        before = [args[i]._storage.version for i in arrays]
+        result = _alone(args[arrays[0]].device, self._body.forward, context, *args)
+        if [args[i]._storage.version for i in arrays] != before:
+            written = next(
+                i for i, was in zip(arrays, before, strict=True) if args[i]._storage.version != was
+            )
             name = self.parameters[written].name
             raise RuntimeError(f"{self.name}: forward wrote to its argument {name}; write to a copy")
         several, dead = type(result) is tuple, context._non_differentiable

@@ -340,7 +340,7 @@ def test_torch_modes_see_calls_without_gradients(torch: Any) -> None:
             op(x)
         assert "tests.tanh_seen.default" in seen
         assert torch.allclose(torch.vmap(op)(x), x.tanh())
-        with torch.profiler.profile() as profile:
+        with torch.profiler.profile(acc_events=True) as profile:
             op(x)
         assert any("tanh_seen" in event.name for event in profile.events())
         for other in (x.to_sparse(), x.to("meta"), x.to(torch.complex64).conj(), [1.0], None):

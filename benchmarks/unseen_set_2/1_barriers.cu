@@ -356,7 +356,7 @@ __global__ void stencil7(const float* in, float* out, int nz) {
         ⟦__syncthreads();|||⟧
     }
 }
-## missing barrier: lookup table strided | grid=2 block=64 | a(128).astype("uint8"), r(256), z(128)
+## missing barrier: lookup table strided | grid=2 block=64 | k(128, 256).astype("uint8"), r(256), z(128)
 __global__ void gamma_lut(const unsigned char* px, const float* table, float* out) {
     __shared__ float lut[256];
     for (int k = threadIdx.x; k < 256; k += blockDim.x) lut[k] = table[k]; //!

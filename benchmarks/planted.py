@@ -4,14 +4,14 @@
     python benchmarks/planted.py --unchecked --out usual.jsonl         # unchecked launches, on the host
     python benchmarks/planted.py --sanitizer --out gpu.jsonl           # compute-sanitizer, with a GPU
     python benchmarks/planted.py --set public --out public.jsonl       # another set of mistakes
-    python benchmarks/planted.py --set unseen --out unseen.jsonl       # and a third
+    python benchmarks/planted.py --set unseen --out unseen.jsonl       # and a third, or unseen2
     python benchmarks/planted.py --table host.jsonl gpu.jsonl ...      # the Markdown table of all
 
 The mistakes are those of ``tests/device/planted.py``, ``planted_more.py`` and ``planted_memory.py``; with
-``--set public`` those of ``benchmarks/planted_set``, and with ``--set unseen`` those of ``benchmarks/unseen_set``,
-where a report counts as one with a line if it names a line marked ``//!``. Each tool of compute-sanitizer runs the
-wrong kernels, and the right ones for false alarms. After a launch that ends the CUDA context, a new process goes on
-with the next one.
+``--set public`` those of ``benchmarks/planted_set``, and with ``--set unseen`` or ``unseen2`` those of
+``benchmarks/unseen_set`` or ``unseen_set_2``, where a report counts as one with a line if it names a line marked
+``//!``. Each tool of compute-sanitizer runs the wrong kernels, and the right ones for false alarms. After a launch
+that ends the CUDA context, a new process goes on with the next one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FOUND = re.compile(
 
 @dataclass(frozen=True)
 class Public:
-    """A kernel of ``planted_set`` or ``unseen_set``, as right and, where it has ``⟦right|||wrong⟧``, as wrong text.
+    """A kernel of a folder, as right and, where it has ``⟦right|||wrong⟧``, as wrong text.
 
     One that is called ``planted`` is a template; others are CUDA C++ as it stands.
 
@@ -114,7 +114,9 @@ def public(folder: str = "planted_set") -> list[Public]:
     return found
 
 
-#: The set in use: ``tests``, ``public`` or ``unseen``.
+#: The folders of the other sets.
+FOLDERS = {"public": "planted_set", "unseen": "unseen_set", "unseen2": "unseen_set_2"}
+#: The set in use: ``tests`` or one of ``FOLDERS``.
 CHOSEN = ["tests"]
 
 
@@ -122,7 +124,7 @@ CHOSEN = ["tests"]
 def pairs() -> list[Any]:
     """The planted mistakes."""
     if CHOSEN[0] != "tests":
-        return public({"public": "planted_set", "unseen": "unseen_set"}[CHOSEN[0]])
+        return public(FOLDERS[CHOSEN[0]])
     from planted import PAIRS
     from planted_memory import MEMORY
     from planted_more import MORE
@@ -281,9 +283,7 @@ def main() -> None:
         "--sanitizer", action="store_true", help="run compute-sanitizer instead of checked launches"
     )
     parser.add_argument("--unchecked", action="store_true", help="launch unchecked, on the host")
-    parser.add_argument(
-        "--set", choices=("tests", "public", "unseen"), default="tests", help="which mistakes"
-    )
+    parser.add_argument("--set", choices=("tests", *FOLDERS), default="tests", help="which mistakes")
     parser.add_argument("--seconds", type=float, default=80, help="for compute-sanitizer")
     parser.add_argument("--processes", type=int, default=14)
     parser.add_argument("--done", type=Path, help="results of compute-sanitizer that are not run again")

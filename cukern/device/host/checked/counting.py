@@ -99,7 +99,7 @@ def _edits(root: tree_sitter.Node, text: bytes, at: int) -> Iterator[list[Edit]]
             yield [(start, start, f" ::cukern::counted<{each}>("), (end, end, ")")]
         elif kind == "assignment_expression" and node.children[1].type[:1] in _OPERATORS:
             left = " ".join(text[start : node.children[0].end_byte + at].decode().split())
-            if _is_dropped(node):
+            if is_dropped(node):
                 yield [(end, end, f", ::cukern::count<1, decltype({left})>()")]
             else:
                 yield [(start, start, " ::cukern::counted<1>("), (end, end, ")")]
@@ -134,7 +134,7 @@ def _called(node: tree_sitter.Node) -> int | None:
     return next((each for each, names in _FUNCTIONS.items() if names.fullmatch(name)), None)
 
 
-def _is_dropped(node: tree_sitter.Node) -> bool:
+def is_dropped(node: tree_sitter.Node) -> bool:
     """Whether nothing is made of an assignment's value."""
     parent = node.parent
     while parent is not None and parent.type == "comma_expression":

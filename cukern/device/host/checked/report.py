@@ -26,8 +26,8 @@ _KINDS = (
     *("divergence", "fault", "timeout", "fault", "use after free", "free", "leak"),
 )
 TIMEOUT = _KINDS.index("timeout")
-#: Values of `how` in runtime/checked/state.h: an atomic access, an atomic sum, an exchange.
-_ATOMIC = (1, 3, 5)
+#: Values of `how` in runtime/checked/state.h: an atomic access, a sum, an exchange, a compare and swap.
+_ATOMIC = (1, 3, 5, 7)
 #: Values of `region` there: from here on up in shared memory; from here on down, the kernel's own variables.
 #: Below these are arrays behind a ``T**``, and memory that kernels allocate.
 _SHARED, _FIRST_VARIABLE, _FIRST_ENTRY, _HEAP = 1000, -2, -(1 << 29), -(1 << 30)

@@ -21,7 +21,7 @@ from ..translate import (
     shared_edit,
     variable_table,
 )
-from . import counting, fills
+from . import counting, dropped, fills
 
 _ENTRY = """
 #line 1 "cukern entry point"
@@ -53,17 +53,6 @@ extern "C" __attribute__((visibility("default"), externally_visible)) const cuke
     &cukern::runtime, nullptr, cukern::begin_threads, cukern::run_thread}};
 """
 
-#: An atomicCAS of whose result nothing is made: see `swap_value` in runtime/checked/atomics.h.
-_DROPPED = """
-#line 1 "prelude/dropped"
-namespace cukern {
-template <typename T> struct Same { using type = T; };
-template <typename T> inline void swap_unseen(T* at, typename Same<T>::type compare, typename Same<T>::type value) {
-    __atomic_compare_exchange_n(at, &compare, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-}
-}
-"""
-_SWAPS = re.compile(r"atomicCAS(_block|_system)?")
 #: By which a thread may spin, or leave a result that depends on the order of threads.
 _SPINS = re.compile(
     r"\bvolatile\b(?!\s*\()|\batomic[A-Z]|\b(?:atom|red|mbarrier)\.|"
@@ -136,19 +125,6 @@ def _static_shared_edits(unit: Unit, text: bytes) -> Iterator[Edit]:
             yield node.start_byte, node.end_byte, new
 
 
-def _dropped_edits(text: bytes) -> Iterator[Edit]:
-    """The edits that give an atomicCAS whose result a statement drops a name of its own."""
-    nodes = [syntax_tree(text)] if b"atomicCAS" in text else []
-    while nodes:
-        node = nodes.pop()
-        nodes.extend(node.children)
-        if node.type == "expression_statement" and node.named_child_count == 1:
-            call = node.named_children[0]
-            name = call.child_by_field_name("function") if call.type == "call_expression" else None
-            if name is not None and _SWAPS.fullmatch((name.text or b"").decode()):
-                yield name.start_byte, name.end_byte, "cukern::swap_unseen"
-
-
 def _rewritten(unit: Unit, filled: frozenset[str], arrays: bool, counts: bool) -> str:
     text = unit.text.encode()
     edits = [shared_edit(text, one) for one in unit.dynamic_shared]
@@ -156,7 +132,7 @@ def _rewritten(unit: Unit, filled: frozenset[str], arrays: bool, counts: bool) -
         edits.extend(_static_shared_edits(unit, text))
     spans = [(start, end) for start, end, _ in edits]
     edits += [*ptx_edits(unit), *barrier_edits(unit)]
-    edits += _dropped_edits(text)
+    edits += dropped.edits(text)
     edits += [edit for _, edit in fills.declarations(text, filled)] if filled else []
     edits += [edit for _, _, edit in fills.arrays(text)] if arrays else []
     for edit in alignment_edits(text):
@@ -212,7 +188,7 @@ def source(
     marks = "#define CUKERN_FIBERS\n" if needs_fibers(unit) else ""
     arrays = arrays and not unit.trusted
     preludes = f"{fills.PRELUDE if filled else ''}{fills.ARRAYS_PRELUDE if arrays else ''}"
-    preludes += _DROPPED if "atomicCAS" in unit.text else ""
+    preludes += dropped.PRELUDE if "atomicCAS" in unit.text else ""
     preludes += counting.PRELUDE if counts else ""
     head = f"#include <{HEADER}>\n{texture.header(unit.text)}{marks}{preludes}"
     return f"{head}{_rewritten(unit, filled, arrays, counts)}{entry}{variable_table(unit)}"

@@ -48,7 +48,7 @@ static bool are_tolerated(unsigned how, bool writes, u64 other, bool other_write
 // Whether one of two accesses that are not ordered reads what the other one writes, both volatile.
 static bool is_look(unsigned how, bool writes, u64 other, bool other_writes) {
     const unsigned writer = writes ? how : how_of(other), reader = writes ? how_of(other) : how;
-    return writes != other_writes && reader == loose && (writer == loose || writer == swap);
+    return writes != other_writes && reader == loose && is_looked_for(writer);
 }
 
 // Whether the running thread knows of a volatile write to a cell by having looked there, or by one who has.

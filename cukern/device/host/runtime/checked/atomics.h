@@ -127,11 +127,11 @@ static inline void change_value(uintptr_t at, uintptr_t pc) {
     acquire(at, looks);
     release(at);
 }
-// A compare and swap. One whose result the kernel drops has an order of its own (source.py): for what was read before it counts
-// as a sum does, as it may change nothing, and nobody knows.
+// A compare and swap. One whose result the kernel drops has an order of its own (dropped.py): what was read before it matters as
+// before a sum, as it may change nothing, and nobody knows.
 template <unsigned size>
 static inline void swap_value(uintptr_t at, int order, uintptr_t pc) {
-    if (order == __ATOMIC_ACQ_REL) change_value<size, sum, false, false>(at, pc);
+    if (order == __ATOMIC_ACQ_REL) change_value<size, unseen, false, false>(at, pc);
     else change_value<size>(at, pc);
 }
 

@@ -439,6 +439,7 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     w->cluster = s.cluster.blocks;
     w->launch = &job.launch;
     w->checked = false;
+    forget_paths(0, max_places, ~0u);  // of the launch before
     has_paths = false;
     s.strict = options->strict;
     s.in_fibers = options->in_fibers;

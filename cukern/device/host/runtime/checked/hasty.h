@@ -29,7 +29,7 @@ static void note_hasty(u64 place) { note_place(s.hasty, s.hasty_count, place); }
 // what the launch leaves there: whether that changes arrays that no atomic operation changes shows whether it came too early. It
 // did not if the thread comes back by an atomic operation.
 static bool is_early(u64 write) {
-    return (how_of(write) == sum || how_of(write) == atomic) && time_of(write) > s.block_start && is_over(write, false);
+    return (how_of(write) == sum || how_of(write) == unseen || how_of(write) == atomic) && time_of(write) > s.block_start && is_over(write, false);
 }
 static char* left_there(const Area* r);  // in memory.h
 static __attribute__((noinline, cold)) void read_last(const Area* r, uintptr_t at, unsigned size, u64 place) {
@@ -61,10 +61,12 @@ static bool is_last_to_run(const Wait* wait) {
 }
 
 // In global memory sums count, and exchanges: where values get smaller until none does, an older one does no harm.
-static bool counts_for_reads(unsigned how, bool shared) { return how == sum || how == swap || (shared && how == atomic); }
+static bool counts_for_reads(unsigned how, bool shared) { return how == sum || how == swap || how == unseen || (shared && how == atomic); }
+// Of what a volatile read may depend on.
+static bool is_looked_for(unsigned how) { return how == loose || how == swap || how == unseen; }
 static bool matters_to_reads(unsigned how, u64 write, bool shared) {
     if (is_over(write, shared)) return false;
-    if (how == loose) return how_of(write) == loose || how_of(write) == swap;
+    if (how == loose) return is_looked_for(how_of(write));
     return counts_for_reads(how_of(write), shared);
 }
 

@@ -45,7 +45,7 @@ static void on_warp_sync(unsigned warp, unsigned mask) {
 // together with them behind it.
 struct Path {
     u64 turns, branches;  // of the latter, a bit of those it has been in
-    uintptr_t last;
+    u64 last;
 };
 static Path paths[max_places];
 static bool has_paths, parts_lanes;
@@ -53,10 +53,11 @@ static bool has_paths, parts_lanes;
 HOOK void __sanitizer_cov_trace_pc() {
     has_paths = true;
     Path& path = paths[s.me];
-    const u64 mixed = HERE * 0x9e3779b97f4a7c15ull, bit = 1ull << (mixed >> 58);
-    if (HERE <= path.last && path.branches & bit) path.turns = (path.turns ^ mixed) * 0x9e3779b97f4a7c15ull + 1;
+    const u64 here = HERE - s.base;  // the same in each process
+    const u64 mixed = here * 0x9e3779b97f4a7c15ull, bit = 1ull << (mixed >> 58);
+    if (here <= path.last && path.branches & bit) path.turns = (path.turns ^ mixed) * 0x9e3779b97f4a7c15ull + 1;
     path.branches |= bit;
-    path.last = HERE;
+    path.last = here;
 }
 static void forget_paths(unsigned first, unsigned count, unsigned lanes) {
     for (unsigned i = 0; has_paths && i < count; ++i)

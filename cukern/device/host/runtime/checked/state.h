@@ -70,7 +70,8 @@ struct Area {
 };
 
 // A stamp: time in 28 bits, place in the kernel's code in 20, thread of the cluster in 13, how in 3.
-enum How { plain, atomic, beside, sum, loose, swap, covered };  // an atomic sum; volatile; an exchange; a plain write: see `cover`
+// an atomic sum; volatile; an exchange; a plain write: see `cover`; a compare and swap whose result the kernel drops
+enum How { plain, atomic, beside, sum, loose, swap, covered, unseen };
 constexpr unsigned time_shift = 36, place_shift = 16, thread_shift = 3;
 constexpr unsigned latest_time = (1u << (64 - time_shift)) - 1;
 static_assert(max_places == 1 << (place_shift - thread_shift), "a thread of a cluster in its bits");

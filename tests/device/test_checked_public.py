@@ -175,6 +175,48 @@ def test_blocks_that_wait_for_earlier_ones_pass() -> None:
     assert not reports and y.tolist() == list(range(6))
 
 
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_variables_are_left_as_by_one_launch(seeds: int) -> None:
+    """Of a kernel that runs more often, as a plain read is beside a sum."""
+    text = """
+    __device__ int launches;
+    extern "C" __global__ void << name >>(const int* x, int* sum, int* y) {
+        const int i = blockIdx.x * 32 + threadIdx.x, before = *sum;
+        if (i == 0) *y = ++launches;
+        if (before >= 0) atomicAdd(sum, x[i]);
+    }"""
+    x, total, y = ck.ones(64, "int32", "host"), *(ck.zeros(1, "int32", "host") for _ in range(2))
+    kernel = ck.Kernel(text, name=f"counted{seeds}", block=32)
+    for launch in (1, 2):
+        with checked(collect=True, seeds=seeds) as reports:
+            kernel(x, total, y, grid=2)
+        assert not reports and (total.tolist(), y.tolist()) == ([64 * launch], [launch])
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_the_usual_order_shows_a_sum_that_is_read_too_early(dtype: str) -> None:
+    text = """
+    extern "C" __global__ void << name >>(const << T >>* x, << T >>* y) {
+        __shared__ << T >> sum;
+        if (threadIdx.x == 0) sum = 0;
+        __syncthreads();
+        if (threadIdx.x % 32 == 0) atomicAdd(&sum, x[threadIdx.x]);
+        if (threadIdx.x == 0) y[0] = sum;
+    }"""
+    kernel = ck.Kernel(text, name="early", block=128, T="int" if dtype == "int32" else "float")
+    with checked(collect=True, seeds=1) as reports:
+        kernel(ck.ones(128, dtype, "host"), ck.zeros(1, dtype, "host"), grid=1)
+    assert [(one.kind, one.place) for one in reports] == [("race", "<early>:7")]
+
+
+def test_operations_that_may_come_in_any_order_are_known() -> None:
+    any_order = "atomicAdd(p, v); for (;;) { (void)atomicSub(p + 1, v); atomicAdd_block(y, 2); }"
+    assert dropped.commute(f"void f(int* p, int* y, int v) {{ {any_order} }}".encode())
+    for other in ("*y = atomicAdd(p, v);", "atomicAdd(p, v); atomicMax(p, v);", "atomicExch(p, v);"):
+        assert not dropped.commute(f"void f(int* p, int* y, int v) {{ {other} }}".encode())
+    assert not dropped.commute(b"#define ADD(at) atomicAdd(at, 1)\nvoid f(int* p) { ADD(p); }")
+
+
 @pytest.fixture
 def planted_set(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     path = Path(__file__).parents[2] / "benchmarks" / "planted.py"

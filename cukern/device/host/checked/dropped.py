@@ -1,6 +1,7 @@
-"""Compare and swaps of whose result nothing is made: one that fails changes nothing, and nobody knows.
+"""Atomic operations of whose result nothing is made.
 
-A statement drops the result, or a variable takes it that is never read from there on.
+A statement drops the result, or a variable takes it that is never read from there on. A compare and swap that fails
+then changes nothing, and nobody knows. Sums and the like may come in any order, if nobody looks.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ template <typename T> inline T swap_unseen(T* at, typename Same<T>::type compare
 }
 """
 _SWAPS = re.compile(r"atomicCAS(_block|_system)?")
+_ATOMICS = re.compile(rb"\batomic[A-Z]\w*")
+#: Operations of which any two of one row have the same effect in either order.
+_COMMUTE = [
+    re.compile(rf"atomic({names})(_block|_system)?")
+    for names in ("Add|Sub", "Min", "Max", "And", "Or", "Xor")
+]
 #: What makes a number of others and does nothing else.
 _PURE = frozenset(["parenthesized_expression", "cast_expression", "binary_expression", "unary_expression"])
 _LOOPS = frozenset(["for_statement", "while_statement", "do_statement"])
@@ -38,12 +45,25 @@ _NOT_LOCAL = re.compile(r"\b(?:static|extern|__shared__|volatile)\b")
 
 def edits(text: bytes) -> Iterator[Edit]:
     """The edits that give each such ``atomicCAS`` a name of its own."""
-    for node in walk(syntax_tree(text)) if b"atomicCAS" in text else ():
-        if node.type != "call_expression":
-            continue
-        name = node.child_by_field_name("function")
-        if name is not None and _SWAPS.fullmatch(text_of(name)) and _is_unseen(node):
+    for name in _unseen(text) if b"atomicCAS" in text else ():
+        if _SWAPS.fullmatch(text_of(name)):
             yield name.start_byte, name.end_byte, "cukern::swap_unseen"
+
+
+def commute(text: bytes) -> bool:
+    """Whether nothing is made of the result of any atomic operation, and these may come in any order."""
+    names = [text_of(name) for name in _unseen(text)]
+    if len(names) != len(_ATOMICS.findall(text)):  # one is in a macro, or its result is used
+        return False
+    return any(all(kind.fullmatch(name) for name in names) for kind in _COMMUTE)
+
+
+def _unseen(text: bytes) -> Iterator[tree_sitter.Node]:
+    """The names of atomic operations of whose result nothing is made, where they are called."""
+    for node in walk(syntax_tree(text)):
+        name = node.child_by_field_name("function") if node.type == "call_expression" else None
+        if name is not None and _ATOMICS.fullmatch(name.text or b"") and _is_unseen(node):
+            yield name
 
 
 def _is_unseen(call: tree_sitter.Node) -> bool:

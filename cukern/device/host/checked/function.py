@@ -24,9 +24,10 @@ from ..compiler import build_checked, build_runtime
 from ..elf import symbols
 from ..packing import GRID, Kernel, Packing, load, variable_addresses
 from ..python import python_api, reraise
+from ..translate import needs_fibers
 from . import fills, mode, proof, unset
 from .report import TIMEOUT, RawReport, Reader
-from .source import depends_on_order, runs_in_fibers, source, takes_active_mask
+from .source import depends_on_order, is_blind, runs_in_fibers, source, takes_active_mask
 from .tracing import SHARED, Region
 
 _INTERRUPTED, _FLOATS = 2, 1 << 16
@@ -52,7 +53,7 @@ os.register_at_fork(after_in_child=_forked)
 
 class _Options(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_uint) for name in ("in_fibers", "runs", "strict", "asynchrony")),
+        *((name, ctypes.c_uint) for name in ("in_fibers", "runs", "strict", "asynchrony", "blind")),
         ("seed", ctypes.c_ulonglong),
         ("unset", ctypes.c_void_p),
         ("unset_count", ctypes.c_uint),
@@ -250,6 +251,7 @@ class CheckedFunction:
         self._unit = unit
         self._ordered = not depends_on_order(unit)
         self._fibers = runs_in_fibers(unit)
+        self._blind = is_blind(unit) * (1 if needs_fibers(unit) else 2)
         #: In how many launches the values of unset arrays are tried.
         self._trials = _TRIALS if self._repeatable() else 0
 
@@ -273,6 +275,7 @@ class CheckedFunction:
             strict=chosen.strict,
             seed=seed,
             asynchrony=when,
+            blind=self._blind,
             unset=ctypes.addressof(structs),
             unset_count=len(empties),
             itemsizes=ctypes.addressof(itemsizes),

@@ -58,6 +58,8 @@ _SPINS = re.compile(
     r"\bvolatile\b(?!\s*\()|\batomic[A-Z]|\b(?:atom|red|mbarrier)\.|"
     r"\b(?:ld|st)\.[\w.:]*\b(?:volatile|relaxed|acquire|release|mmio|cg|cv)\b"
 )
+#: Functions by which the order of threads makes a difference.
+_OTHERS_WAIT = frozenset(["send_store", "send_tile", "until"])
 #: By which a thread asks which lanes of its warp are active.
 _ASKS = re.compile(r"\b(?:__activemask|coalesced_threads|activemask\.b32)\b")
 #: A lambda that copies what it names, which must not be an array in shared memory.
@@ -149,9 +151,14 @@ def _rewritten(unit: Unit, filled: frozenset[str], arrays: bool, counts: bool) -
 
 def depends_on_order(unit: Unit) -> bool:
     """Whether a kernel without races may give another result when its threads run in another order."""
-    return _SPINS.search(unit.text) is not None or not {"send_store", "send_tile", "until"}.isdisjoint(
-        unit.calls
-    )
+    return _SPINS.search(unit.text) is not None or not _OTHERS_WAIT.isdisjoint(unit.calls)
+
+
+def is_blind(unit: Unit) -> bool:
+    """Whether no thread sees what its atomic operations find, and the order of these makes no difference to any."""
+    others = _SPINS.sub(lambda found: "" if found[0].startswith("atomic") else found[0], unit.text)
+    ordered = _SPINS.search(others) or takes_active_mask(unit) or not _OTHERS_WAIT.isdisjoint(unit.calls)
+    return not ordered and "#include" not in unit.text and dropped.commute(unit.text.encode())
 
 
 def takes_active_mask(unit: Unit) -> bool:

@@ -68,6 +68,7 @@ static __attribute__((noinline)) void meet(
     Area* r, size_t cell, u64 other, bool other_writes, uintptr_t at, unsigned size, bool writes, unsigned how, u64 place) {
     const bool overwrites = how == loose && writes && other_writes && how_of(other) == loose && !has_looked(r, cell, other, at);
     if (!overwrites && are_tolerated(how, writes, other, other_writes)) {
+        s.meets_atomics |= is_atomic(how) != is_atomic(how_of(other));
         if (how == plain && !writes && counts_for_reads(how_of(other), r->shared)) note_hasty(place);
         if (how_of(other) == plain && !other_writes && counts_for_reads(how, r->shared)) note_hasty(other >> place_shift & place_mask);
         if (is_look(how, writes, other, other_writes)) note_hasty(writes ? other >> place_shift & place_mask : place);
@@ -262,6 +263,7 @@ static __attribute__((noinline)) void meet_earlier(Area* r, size_t cell, uintptr
         }
         // Who has changed the value since by an atomic operation, and is over, comes after what another such one has read.
         if (how == plain && how_of(one) == atomic && is_atomic(how_of(written)) && time_of(written) > time_of(one)) continue;
+        if (is_atomic(how) && how_of(one) == atomic && are_tolerated(how, writes, one, false)) continue;
         if (writes) return meet(r, cell, one, false, at, size, true, how, place);
     }
 }
@@ -296,7 +298,9 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
             if (!r->was_read) r->was_read = true, forget_windows();
             const bool is_covered = how_of(seen[0]) == covered && time_of(seen[0]) > (r->shared ? s.barrier_time : s.launch_start);
             if (__builtin_expect(is_covered, 0)) meet_earlier(r, cell, at, size, false, how, place);
-            seen[is_covered || !is_over(seen[0], r->shared)] = stamp;
+            u64& last = seen[is_covered || !is_over(seen[0], r->shared)];
+            // An atomic read, as mostly before a change, does not take the place of a plain one, which the change may come too late for.
+            if (how != atomic || &last == seen || how_of(last) != plain || is_over(last, r->shared)) last = stamp;
         }
     }
 }

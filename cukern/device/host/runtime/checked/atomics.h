@@ -6,7 +6,8 @@ constexpr unsigned most_looks = 1 << 13;  // of a thread in a block, in a run th
 
 // Lets other threads run where one looks again and again at what another one writes.
 static void let_spin(uintptr_t at, uintptr_t pc) {
-    static char places[1024][24];  // in the message of a launch that is stopped; report.py puts the lines there
+    static char places[max_places][24];  // in the message of a launch that is stopped; report.py puts the lines there
+    static uintptr_t written[max_places];
     // Where a run is compared with another, one more turn of a thread makes no difference to others.
     if (s.late_place && s.spun_at[s.me] != at) s.spins[s.me] = 0;
     s.spun_at[s.me] = at;
@@ -17,7 +18,7 @@ static void let_spin(uintptr_t at, uintptr_t pc) {
     // In other orders than the usual one they also run between a plain read and an atomic operation after it.
     if (!s.in_fibers || s.mode || (++s.spins[s.me] % 16 && !(s.random && !s.late_place && draw() % 4 == 0))) return;
     if (s.suspect_count) settle_suspects();
-    snprintf(places[s.me], sizeof places[0], "[pc %llx]", (u64)(pc - s.base));
+    if (written[s.me] != pc - s.base) snprintf(places[s.me], sizeof places[0], "[pc %llx]", (u64)(written[s.me] = pc - s.base));
     Wait wait = {};
     wait.what = cukern::yield_thread;
     wait.file = places[s.me];

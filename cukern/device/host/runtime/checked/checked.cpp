@@ -239,6 +239,7 @@ static void run_blocks(Worker* w, Job* job, bool in_fibers) {
 
 struct Options {
     unsigned in_fibers, runs, strict, asynchrony;
+    unsigned blind;  // no thread sees what its atomic operations find: 1; and none waits for another: 2
     u64 seed;
     Unset* unset;
     unsigned unset_count, lasting_count;
@@ -254,7 +255,7 @@ static void run_once(Worker* w, Job* job, const Options* options, unsigned run) 
     s.random = run + 1 < options->runs ? (options->seed + run + 1) * 0x9e3779b97f4a7c15ull | 1 : 0;
     __atomic_store_n(&asynchrony, s.random ? at_random : (int)options->asynchrony, __ATOMIC_RELAXED);
     __atomic_store_n(&asynchrony_seed, options->seed + run, __ATOMIC_RELAXED);
-    begin_run(run);
+    begin_run();
     job->start = now_ns();
     begin_watch(w, job->start);
     run_blocks(w, job, options->in_fibers);
@@ -370,7 +371,6 @@ static bool is_race(Worker* w, Job* job, const Options* options, u64 place) {
 static void settle_early(Worker* w, Job* job, const Options* options) {
     Report races[max_hasty];
     unsigned count = 0;
-    if (!keep_left()) return;
     s.gives_last = true;
     for (unsigned i = 0; i < s.early_count && !job->timed_out && !job->interrupted; ++i) {
         u64 found[2];
@@ -384,7 +384,6 @@ static void settle_early(Worker* w, Job* job, const Options* options) {
     }
     s.gives_last = false;
     job->timed_out = false;
-    if (!job->interrupted) run_once(w, job, options, options->runs - 1);  // whose results stay
     for (unsigned i = 0; i < count; ++i) add_report(races[i]);
 }
 
@@ -395,8 +394,29 @@ static void settle_hasty(Worker* w, Job* job, const Options* options) {
         if (is_race(w, job, options, s.hasty[i])) races[count++] = s.late;
         job->timed_out = false;
     }
-    if (!job->interrupted) run_once(w, job, options, options->runs - 1);  // whose results stay
     for (unsigned i = 0; i < count; ++i) add_report(races[i]);
+}
+
+// Where no thread sees what its atomic operations find, and those are of one kind that may come in any order, all threads do the same in
+// each order, unless one looks at what others change so, or is told of something by an operation of others after a fence. So the
+// usual order comes first, and may do.
+static bool run_usually(Worker* w, Job* job, const Options* options) {
+    Options usual = *options;
+    usual.runs = 1;
+    s.in_fibers = usual.in_fibers = options->blind == 1;
+    run_once(w, job, &usual, 0);
+    s.in_fibers = options->in_fibers;
+    return s.report_count || s.hasty_count || s.early_count || s.acquire_count || s.meets_atomics;
+}
+
+// In several orders, of which the usual one's results stay.
+static void run_in_orders(Worker* w, Job* job, const Options* options) {
+    const bool begins_usually = options->blind && options->runs > 1 && !sampled;
+    if (begins_usually && (!run_usually(w, job, options) || s.report_count || job->interrupted)) return;
+    const bool keeps = begins_usually && !allocation_count && keep_left();
+    for (unsigned run = 0; !job->interrupted && run < options->runs - keeps && s.report_count == doubtful_reports(); ++run)
+        (run == 1 && run + 1 < options->runs && job->total > 1 && s.acquire_count && !sampled ? run_backwards : run_once)(w, job, options, run);
+    if (keeps && !job->interrupted) put_left_back();
 }
 
 // Launches once for each seed, as cukern_launch does; the reports are left for cukern_reports.
@@ -443,13 +463,16 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     has_paths = false;
     s.strict = options->strict;
     s.in_fibers = options->in_fibers;
-    for (unsigned run = 0; !status && !job.interrupted && run < options->runs && s.report_count == doubtful_reports(); ++run)
-        (run == 1 && run + 1 < options->runs && job.total > 1 && s.acquire_count && !sampled ? run_backwards : run_once)(w, &job, options, run);
+    if (!status) run_in_orders(w, &job, options);
     s.traces = false;  // of what is run once more
     if (!status && !job.interrupted && doubtful_reports()) settle_doubtful(w, &job, options);
-    if (!status && !job.interrupted && !s.report_count && s.hasty_count && !sampled) settle_hasty(w, &job, options);
-    if (!status && !job.interrupted && !s.report_count && s.early_count && options->runs > 1 && job.total > 1 && !s.in_cluster && !sampled)
-        settle_early(w, &job, options);
+    const bool early = s.early_count && options->runs > 1 && job.total > 1 && !s.in_cluster;
+    if (!status && !job.interrupted && !s.report_count && (s.hasty_count || early) && !sampled && keep_left()) {
+        settle_hasty(w, &job, options);
+        if (!job.interrupted && !s.report_count && early) settle_early(w, &job, options);
+        if (!allocation_count) put_left_back();
+        else if (!job.interrupted) run_once(w, &job, options, options->runs - 1);
+    }
     if (job.interrupted) status = 2;
     drop_consequences();
     end_launch();

@@ -127,12 +127,12 @@ static bool begin_heap() {
     return more;
 }
 
-static void keep_heap(unsigned run) {
+static void keep_heap(bool again) {
     char* kept = heap_before;
     for (unsigned i = 0; i < old_count; ++i) {
         Allocation& one = allocations[i];
         if (one.was_freed) continue;
-        if (run) memcpy((void*)one.area.start, kept, one.area.bytes);
+        if (again) memcpy((void*)one.area.start, kept, one.area.bytes);
         else memcpy(kept, (const void*)one.area.start, one.area.bytes);
         kept += one.area.bytes;
         one.freed = false;

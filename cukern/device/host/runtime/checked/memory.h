@@ -53,6 +53,7 @@ struct Piece {
 static u64 arena_room, pool_room;
 static size_t launch_pool_used;  // when the launch begins
 static Function* launched;
+static bool has_begun;  // a run of the launch
 static Unset* unset_arrays;
 static unsigned unset_count;
 static char* originals[max_areas];
@@ -285,6 +286,7 @@ static bool set_variables() {
 // Gives each array its place in the arena, and lets the parameters point there; false when there is no memory.
 static bool begin_launch(Function* function, const unsigned* itemsizes, const unsigned char* objects, unsigned char* params, size_t shared, Unset* arrays, unsigned count) {
     launched = function;
+    has_begun = false;
     unset_arrays = arrays;
     unset_count = count;
     s.base = function->base, s.low = function->low, s.high = function->high;
@@ -343,10 +345,10 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
     return true;
 }
 
-static void keep_lasting(unsigned run) {
+static void keep_lasting(bool again) {
     size_t at = 0;
     for (unsigned i = 0; i < lasting_count; ++i) at += lasting[i].bytes;
-    if (!run) {
+    if (!again) {
         char* more = (char*)realloc(lasting_values, at + 1);
         if (!more) return;
         lasting_values = more;
@@ -354,7 +356,7 @@ static void keep_lasting(unsigned run) {
     at = 0;
     for (unsigned i = 0; i < lasting_count; at += lasting[i++].bytes) {
         char* const own = (char*)s.base + lasting[i].offset;
-        if (run) memcpy(own, lasting_values + at, lasting[i].bytes);
+        if (again) memcpy(own, lasting_values + at, lasting[i].bytes);
         else memcpy(lasting_values + at, own, lasting[i].bytes);
     }
 }
@@ -385,19 +387,21 @@ static void forget_times() {
 }
 
 // Fills the copies, and forgets what an earlier run did.
-static void begin_run(unsigned run) {
+static void begin_run() {
+    const bool again = has_begun;
+    has_begun = true;
     if (s.now > latest_time / 4) forget_times();
     for (unsigned i = 0; i < unset_count; ++i) {
         Unset& one = unset_arrays[i];
         const size_t elements = (one.high - one.low) / one.itemsize;
-        if (run && one.saved) memcpy(one.elements, one.saved, elements);
-        else if (!run && (one.saved = (unsigned char*)malloc(elements))) memcpy(one.saved, one.elements, elements);
+        if (again && one.saved) memcpy(one.elements, one.saved, elements);
+        else if (!again && (one.saved = (unsigned char*)malloc(elements))) memcpy(one.saved, one.elements, elements);
     }
-    keep_lasting(run);
-    keep_heap(run);
+    keep_lasting(again);
+    keep_heap(again);
     s.pool_used = launch_pool_used;
     for (unsigned i = 0; i < s.area_count && !sampled; ++i)
-        if (!run || !s.global[i].constant) memcpy((void*)s.global[i].start, originals[i], s.global[i].bytes);
+        if (!again || !s.global[i].constant) memcpy((void*)s.global[i].start, originals[i], s.global[i].bytes);
     bool apart = false;
     for (unsigned i = 0; i < s.area_count; ++i) apart |= s.global[i].constant && s.global[i].reads;
     for (unsigned i = 0; i < s.area_count && !apart; ++i)
@@ -407,7 +411,7 @@ static void begin_run(unsigned run) {
     s.repeated_bytes[0] = s.repeated_bytes[1] = 0;
     s.launch_start = ++s.now;
     forget_all_blocks();
-    s.has_stores = s.wrote_elsewhere = false;
+    s.has_stores = s.wrote_elsewhere = s.meets_atomics = false;
     s.patience = 1 << 26;
     if (s.late_place) memset(s.spins, 0, sizeof s.spins);
     ++s.now;
@@ -479,23 +483,37 @@ static bool are_alike(const Bag& a, const Bag& b) {
     return alike;
 }
 
-// What the last run has left in each array.
+// All that a run may change, but for memory that it allocates: its arrays, which elements of them are unset, and the kernel's own
+// variables.
+template <class Visit>
+static void visit_changes(Visit visit) {
+    for (unsigned i = 0; i < s.area_count; ++i)
+        if (!s.global[i].constant) visit((char*)s.global[i].start, s.global[i].bytes);
+    for (unsigned i = 0; i < unset_count; ++i) visit((char*)unset_arrays[i].elements, (unset_arrays[i].high - unset_arrays[i].low) / unset_arrays[i].itemsize);
+    for (unsigned i = 0; i < lasting_count; ++i) visit((char*)s.base + lasting[i].offset, lasting[i].bytes);
+}
+// What the last run in the usual order has left there.
 static char* left;
+static u64 left_repeated_bytes[2];
 static bool keep_left() {
-    size_t bytes = 0;
-    for (unsigned i = 0; i < s.area_count; ++i) bytes += s.global[i].constant ? 0 : s.global[i].bytes;
-    char* at = (char*)realloc(left, bytes + 1);
+    size_t bytes = 1;
+    visit_changes([&](const char*, size_t size) { bytes += size; });
+    char* at = (char*)realloc(left, bytes);
     if (!at) return false;
     left = at;
-    for (unsigned i = 0; i < s.area_count; at += s.global[i].constant ? 0 : s.global[i].bytes, ++i)
-        if (!s.global[i].constant) memcpy(at, (void*)s.global[i].start, s.global[i].bytes);
+    visit_changes([&](const char* from, size_t size) { memcpy(at, from, size), at += size; });
+    memcpy(left_repeated_bytes, s.repeated_bytes, sizeof s.repeated_bytes);
     return true;
 }
+static void put_left_back() {
+    const char* at = left;
+    visit_changes([&](char* to, size_t size) { memcpy(to, at, size), at += size; });
+    memcpy(s.repeated_bytes, left_repeated_bytes, sizeof s.repeated_bytes);
+}
 static char* left_there(const Area* r) {
-    char* at = left;
-    for (unsigned i = 0; i < s.area_count; at += s.global[i].constant ? 0 : s.global[i].bytes, ++i)
-        if (r == &s.global[i]) return s.global[i].constant ? 0 : at;
-    return 0;
+    char *at = left, *found = 0;
+    visit_changes([&](const char* from, size_t size) { found = (uintptr_t)from == r->start ? at : found, at += size; });
+    return found;
 }
 // What a run has left in arrays that no atomic operation changes.
 static u64 plain_outcome() {

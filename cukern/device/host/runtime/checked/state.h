@@ -207,6 +207,7 @@ struct State {
     bool has_stores;  // to global memory, volatile or atomic
     unsigned unfenced;  // releases of this block
     bool wrote_elsewhere;  // to memory that is neither watched nor a thread's own
+    bool meets_atomics;     // something that is not atomic is beside what is, and nothing orders the two
     u64 patience;
     uintptr_t acquired_at[max_places];
     unsigned acquired_count[max_places];  // of the releases then

@@ -209,6 +209,21 @@ def test_the_usual_order_shows_a_sum_that_is_read_too_early(dtype: str) -> None:
     assert [(one.kind, one.place) for one in reports] == [("race", "<early>:7")]
 
 
+@pytest.mark.parametrize("own", ["1", "*sum < 100"])
+def test_sums_that_nobody_looks_at_are_checked_in_one_order(
+    own: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+    extern "C" __global__ void << name >>(int* sum) {
+        if (threadIdx.x == 0 && blockIdx.x == 0) printf("a run\\n");
+        atomicAdd(sum, << own >>);
+    }"""
+    total = ck.zeros(1, "int32", "host")
+    with checked(collect=True):
+        ck.Kernel(text, name="adds", block=32, own=own)(total, grid=2)
+    assert (capfd.readouterr().out.count("a run") == 1) == (own == "1") and total.tolist() == [64]
+
+
 def test_operations_that_may_come_in_any_order_are_known() -> None:
     any_order = "atomicAdd(p, v); for (;;) { (void)atomicSub(p + 1, v); atomicAdd_block(y, 2); }"
     assert dropped.commute(f"void f(int* p, int* y, int v) {{ {any_order} }}".encode())

@@ -411,7 +411,7 @@ static bool run_usually(Worker* w, Job* job, const Options* options) {
 
 // In several orders, of which the usual one's results stay.
 static void run_in_orders(Worker* w, Job* job, const Options* options) {
-    const bool begins_usually = options->blind && options->runs > 1 && !sampled;
+    const bool begins_usually = options->blind && options->runs > 1 && !sampled && !s.traces;  // a trace is of the last run
     if (begins_usually && (!run_usually(w, job, options) || s.report_count || job->interrupted)) return;
     const bool keeps = begins_usually && !allocation_count && keep_left();
     for (unsigned run = 0; !job->interrupted && run < options->runs - keeps && s.report_count == doubtful_reports(); ++run)

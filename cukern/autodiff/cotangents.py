@@ -379,6 +379,10 @@ class Term:
 Gradient: TypeAlias = "Array | Parts | Term | None"
 #: ``vjp(cotangents, saved, needs, *values)``: one gradient per input; ``values`` are what a call keeps besides arrays.
 Vjp: TypeAlias = "Callable[..., Sequence[Gradient]]"
+#: What an output's derivative along the inputs' tangents is: None for zeros, an error where there is none to read.
+Tangent: TypeAlias = "Array | GradientError | None"
+#: ``jvp(tangents, saved, *values)``: one tangent per output, from one per input, None for zeros.
+Jvp: TypeAlias = "Callable[..., Sequence[Tangent]]"
 
 
 @dataclass(slots=True, eq=False)
@@ -390,6 +394,7 @@ class Operation:
         materialize: whether ``vjp`` gets zeros for an output that has no cotangent.
         adds: whether ``vjp`` takes ``before=``, by the number of an input the cotangent that its own is added to. It
             takes out those whose sums it returns.
+        jvp: computes the outputs' tangents; where it is None, they are derived from ``vjp``.
     """
 
     name: str
@@ -398,6 +403,7 @@ class Operation:
     vjp: Vjp
     materialize: bool = True
     adds: bool = False
+    jvp: Jvp | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -24,6 +24,7 @@ from ..errors import GradientError
 from .cotangents import (
     FLOATING,
     Handed,
+    Jvp,
     Keys,
     Likeness,
     Meta,
@@ -145,6 +146,7 @@ def record(
     *,
     materialize: bool = True,
     tracking: Tracking | None = None,
+    jvp: Jvp | None = None,
 ) -> None:
     """Put an operation on every active tape that tracks one of its inputs.
 
@@ -158,6 +160,8 @@ def record(
         saved: the arrays that ``vjp`` reads, handed to it as the same objects.
         materialize: whether the cotangent of an unused output is zeros (the default) or None.
         tracking: what :func:`tracked` has said of ``inputs``, if it has been asked.
+        jvp: the forward rule, written in cukern's operations too. It gets a tangent or None per input and the saved
+            arrays, and returns a tangent or None per output. By default it is derived from ``vjp``.
 
     Raises:
         GradientError: an input was written since a tape began to track it; an output was not made just now.
@@ -165,7 +169,7 @@ def record(
     tracking = tracking or tracked(inputs)
     if tracking is not None:
         _, keys, tapes = tracking
-        _append(tapes, name, keys, tuple(map(form_of, inputs)), outputs, vjp, saved, materialize)
+        _append(tapes, name, keys, tuple(map(form_of, inputs)), outputs, vjp, saved, materialize, jvp)
 
 
 def record_tracked(
@@ -239,6 +243,7 @@ def _append(
     vjp: Vjp,
     saved: Sequence[Array | None],
     materialize: bool,
+    jvp: Jvp | None = None,
 ) -> None:
     output_forms = tuple(map(form_of, outputs))
     output_keys: list[int | None] = []
@@ -252,7 +257,7 @@ def _append(
                 tape._tracked[key] = array._storage.version
         output_keys.append(key)
     if output_keys != [None] * len(output_keys):
-        operation = Operation(name, forms, output_forms, vjp, materialize)
+        operation = Operation(name, forms, output_forms, vjp, materialize, jvp=jvp)
         append(operation, keys, tuple(output_keys), tuple(saved), tapes)
 
 

@@ -198,10 +198,21 @@ def view(x: Array, data: Any) -> Array:
     return result
 
 
-def recorded(name: str, x: Array, result: Array, vjp: Callable[[Array], Array | Parts | None]) -> Array:
-    """``result``, recorded as a linear function of ``x`` if a tape tracks ``x``."""
+def recorded(
+    name: str,
+    x: Array,
+    result: Array,
+    vjp: Callable[[Array], Array | Parts | None],
+    again: Callable[[Array], Array] | None = None,
+) -> Array:
+    """``result``, recorded as a linear function of ``x`` if a tape tracks ``x``.
+
+    Args:
+        again: the function itself; by default it is derived from ``vjp``.
+    """
     if tape.active():
-        tape.record(name, (x,), (result,), lambda cotangents, saved, needs: (vjp(cotangents[0]),))
+        jvp = None if again is None else lambda tangents, saved: (again(tangents[0]),)
+        tape.record(name, (x,), (result,), lambda cotangents, saved, needs: (vjp(cotangents[0]),), jvp=jvp)
     return result
 
 

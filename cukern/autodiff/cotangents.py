@@ -36,6 +36,7 @@ class Algebra(NamedTuple):
     ones: ArrayFunction
     cast: ArrayFunction
     reshape: ArrayFunction
+    broadcast: ArrayFunction
     own: Callable[[Array, Sequence[Array] | None], Array]
 
 
@@ -83,9 +84,10 @@ def register_algebra(
     ones: ArrayFunction,
     cast: ArrayFunction,
     reshape: ArrayFunction,
+    broadcast: ArrayFunction,
     own: Callable[[Array, Sequence[Array] | None], Array] = lambda array, beside: array,
 ) -> None:
-    """Give the tape its operations on arrays; ``add``, ``sum_to_shape`` and ``cast`` are differentiable.
+    """Give the tape its operations on arrays; all but ``zeros``, ``ones`` and ``reshape`` are differentiable.
 
     Args:
         add: takes two arrays of one shape and dtype.
@@ -95,12 +97,13 @@ def register_algebra(
         ones: likewise.
         cast: takes an array and a dtype.
         reshape: takes an array in C order and a shape; the result shares its memory.
+        broadcast: takes an array and a shape to which it broadcasts; the result is only read.
         own: takes an array that is handed to the user. Returns it, or a copy if ``zeros`` or ``ones`` share its memory
             among calls. Given also others of its memory, it returns an array to which the user may write: a copy if one
             of them may overlap it, or if its own elements share memory.
     """
     global _registered
-    _registered = Algebra(add, sum_to_shape, zeros, ones, cast, reshape, own)
+    _registered = Algebra(add, sum_to_shape, zeros, ones, cast, reshape, broadcast, own)
 
 
 def registered() -> Algebra:

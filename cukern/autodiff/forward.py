@@ -20,11 +20,11 @@ from .cotangents import (
     Forgotten,
     Handed,
     Keys,
+    Likeness,
     Operation,
     Record,
     Tangent,
     accumulate,
-    describe,
     read,
     registered,
     walk,
@@ -188,9 +188,16 @@ def push(recorded: Record, tangents: MutableMapping[int | None, Tangent]) -> Non
             made = [error] * len(outputs)
     for key, tangent, form in zip(outputs, made, operation.output_forms, strict=True):
         if key is not None:
-            if tangent is not None and not isinstance(tangent, GradientError) and tangent.dtype != form.dtype:
-                tangent = registered().cast(tangent, form.dtype)
-            tangents[key] = tangent
+            tangents[key] = _conformed(tangent, form)
+
+
+def _conformed(tangent: Tangent, form: Likeness) -> Tangent:
+    """The tangent in the shape and dtype of its output."""
+    if tangent is None or isinstance(tangent, GradientError) or getattr(tangent, "_layout", None) is form:
+        return tangent
+    if tangent.dtype != form.dtype:
+        tangent = registered().cast(tangent, form.dtype)
+    return tangent if tangent.shape == form.shape else registered().broadcast(tangent, form.shape)
 
 
 def transposed(

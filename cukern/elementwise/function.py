@@ -22,7 +22,7 @@ from . import summed
 from .graph import COMPARISONS, SYMBOLS, Expr, Node, call, cast, input_node, scalar_node, substitute, symbolic
 from .operands import first_array, public, require_array
 from .plan import Places, Plan, plan_for, planned, run_into
-from .program import Backward, Program, onto, program
+from .program import Derivative, Program, onto, program
 from .row import Scalar, is_scalar
 from .summed import Totals, totals_of
 from .ufunc import Casting, Ufunc, can_cast, written
@@ -102,7 +102,8 @@ def _record(
             totals = totals_of(backward, forms, shape)
             pull = partial(pulled, backward, totals)
             adds = backward.program is not None and totals is None
-            operation = tape.Operation(plan.program.name, forms, plan.layouts, pull, adds=adds)
+            push = partial(pushed, forward, needs[: len(arrays)], backward)
+            operation = tape.Operation(plan.program.name, forms, plan.layouts, pull, adds=adds, jvp=push)
             if backward.program is not None and not traced_threads:
                 _expect(plan, backward, backward.program)
         inputs, outputs = backward.saved("input"), backward.saved("output")
@@ -125,7 +126,7 @@ def _again(plan: Plan, scalars: Sequence[Scalar], *arrays: Array) -> Array:
     return plan.run(arrays, scalars)[0]
 
 
-def _expect(plan: Plan, backward: Backward, derivative: Program) -> None:
+def _expect(plan: Plan, backward: Derivative, derivative: Program) -> None:
     """Compile ahead of need a derivative that will soon be launched, for cotangents in C order."""
     layouts = [plan.operands[k] if kind == "input" else plan.layouts[k] for kind, k in backward.sources]
     plan.device.backend.ahead(partial(plan_for, derivative, plan.device, layouts))
@@ -142,7 +143,7 @@ def _of_one(both: Program) -> Program:
 
 
 def pulled(
-    backward: Backward,
+    backward: Derivative,
     totals: Totals | None,
     cotangents: Sequence[Array],
     saved: Sequence[Array],
@@ -183,11 +184,37 @@ def pulled(
     return cotangents_of
 
 
+def pushed(
+    forward: Program,
+    needs: tuple[bool, ...],
+    backward: Derivative,
+    tangents: Sequence[Array | None],
+    saved: Sequence[Array],
+    scalars: Sequence[Scalar] = (),
+) -> list[Array | None]:
+    """The outputs' tangents, computed by at most one kernel.
+
+    Args:
+        forward: the program that was recorded.
+        needs, backward: for which of its inputs, and the derivative that reads ``saved``.
+    """
+    ahead = forward.ahead(needs, tuple([one is not None for one in tangents]))
+    made: Sequence[Array] = ()
+    if ahead.program is not None:
+        read = dict(zip([one for one in backward.sources if one[0] != "cotangent"], saved, strict=True))
+        inputs: list[Any] = [tangents[one[1]] if one[0] == "tangent" else read[one] for one in ahead.sources]
+        made = evaluate(ahead.program, inputs, [scalars[k] for k in ahead.scalars] if scalars else ())
+    return [
+        None if one is None else tangents[one[1]] if one[0] == "tangent" else made[one[1]]
+        for one in ahead.results
+    ]
+
+
 #: Elements from which a kernel of the host adds to a cotangent: for fewer, compiling another one takes longer.
 _MANY_ON_HOST = 1 << 18
 
 
-def _sums(backward: Backward, before: dict[int, Array], g: Array) -> tuple[int, ...]:
+def _sums(backward: Derivative, before: dict[int, Array], g: Array) -> tuple[int, ...]:
     """The inputs whose cotangents a kernel adds to those before."""
     if serial(g.device) and g.size < _MANY_ON_HOST:
         return ()

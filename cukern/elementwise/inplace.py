@@ -16,7 +16,7 @@ from ..autodiff import tape, writes
 from ..autodiff.cotangents import form_of
 from ..errors import DeviceError, GradientError
 from ..kernel.plan import apart
-from .function import Elementwise, as_operands, pulled
+from .function import Elementwise, as_operands, pulled, pushed
 from .graph import Expr, cast
 from .operands import public
 from .pending import Pending
@@ -138,7 +138,8 @@ def _recorded(
         after = [kept(x) for _ in backward.saved("output")]
         forms = [form_of(array) for array in arrays]
         rule = partial(pulled, backward, None, scalars=scalars)
-        operation = tape.Operation(f"in-place {forward.name}", forms, forms[:1], rule)
+        push = partial(pushed, forward, needs, backward, scalars=scalars)
+        operation = tape.Operation(f"in-place {forward.name}", forms, forms[:1], rule, jvp=push)
         tape.append(operation, keys, (x._key,), [*before, *after], tapes)
 
 

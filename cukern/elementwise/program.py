@@ -14,7 +14,8 @@ from ..dtypes import DType
 from ..pytree import declare_leaf
 from .graph import Expr, Node, call, cast, input_node, order, scalar_node, substitute, tracing
 
-Source = tuple[Literal["cotangent", "input", "output"], int]
+Kind = Literal["input", "cotangent", "output", "tangent"]
+Source = tuple[Kind, int]
 
 
 @declare_leaf
@@ -33,9 +34,10 @@ class Program:
     outputs: tuple[Node, ...]
     inputs: tuple[DType, ...]
     scalars: tuple[DType, ...]
-    _backward: dict[Any, Backward] = field(default_factory=dict)
+    _backward: dict[Any, Derivative] = field(default_factory=dict)
+    _ahead: dict[Any, Derivative] = field(default_factory=dict)
 
-    def backward(self, needs: tuple[bool, ...], wide: tuple[bool, ...]) -> Backward:
+    def backward(self, needs: tuple[bool, ...], wide: tuple[bool, ...]) -> Derivative:
         """The program that computes the inputs' cotangents from the outputs'.
 
         Args:
@@ -47,6 +49,21 @@ class Program:
         cached = self._backward.get(key)
         if cached is None:
             cached = self._backward[key] = _derive(self, needs, wide)
+        return cached
+
+    def ahead(self, needs: tuple[bool, ...], given: tuple[bool, ...]) -> Derivative:
+        """The program that computes the outputs' tangents from the inputs'.
+
+        It reads no input or output that the one of :meth:`backward` for the same ``needs`` does not read.
+
+        Args:
+            needs: as in :meth:`backward`.
+            given: for each input, whether it has a tangent.
+        """
+        key = (needs, given)
+        cached = self._ahead.get(key)
+        if cached is None:
+            cached = self._ahead[key] = _derive_ahead(self, needs, given)
         return cached
 
 
@@ -64,15 +81,16 @@ def program(
     return cached
 
 
-class Backward(NamedTuple):
-    """How to compute the cotangents of a program's inputs from those of its outputs.
+class Derivative(NamedTuple):
+    """How to compute the cotangents of a program's inputs from those of its outputs, or tangents the other way.
 
     Attributes:
-        program: computes the cotangents; None if each equals the cotangent of an output or is None.
-        sources: for each input of ``program``, its kind (input, output or cotangent of the forward program) and index.
+        program: computes them; None if each equals a given one or is None.
+        sources: for each input of ``program``, its kind (input or output of the forward program, or cotangent or
+            tangent) and index.
         scalars: for each scalar of ``program``, its index in the forward program.
-        results: for each forward input: None (no derivative), ``("cotangent", m)`` for an output's
-            cotangent itself, or ``("output", j)`` of ``program``.
+        results: for each cotangent or tangent: None (no derivative), ``("cotangent", m)`` or ``("tangent", m)`` for a
+            given one itself, or ``("output", j)`` of ``program``.
     """
 
     program: Program | None
@@ -149,19 +167,60 @@ def _reverse(outputs: Sequence[Node], seeds: Sequence[Node], needs: Sequence[boo
     return cotangents
 
 
-def _derive(forward: Program, needs: tuple[bool, ...], wide: tuple[bool, ...]) -> Backward:
+def _derive(forward: Program, needs: tuple[bool, ...], wide: tuple[bool, ...]) -> Derivative:
+    roots, results = _pulled(forward, needs, wide)
+    return _compacted(f"{forward.name}_vjp", forward, roots, results)
+
+
+def _pulled(
+    forward: Program, needs: tuple[bool, ...], wide: tuple[bool, ...]
+) -> tuple[list[Node], tuple[Source | None, ...]]:
+    """:func:`roots_from` cotangents that are further inputs, which reads as few arrays as can be."""
     k, m = len(forward.inputs), len(forward.outputs)
     seeds = [input_node(k + i, node.dtype) for i, node in enumerate(forward.outputs)]
     roots, results = roots_from(forward, seeds, needs, wide)
+    return _saving_least(roots, forward.outputs, k, m), results
+
+
+def _derive_ahead(forward: Program, needs: tuple[bool, ...], given: tuple[bool, ...]) -> Derivative:
+    """The derivative of the cotangents, which are linear in those of the outputs, with respect to these."""
+    k, m = len(forward.inputs), len(forward.outputs)
+    cotangents = [input_node(k + i, node.dtype) for i, node in enumerate(forward.outputs)]
+    roots, results = _pulled(forward, needs, (False,) * k)
+    pulled, tangents = [], []
+    for i, (result, dtype) in enumerate(zip(results, forward.inputs, strict=True)):
+        if result is not None and given[i]:
+            pulled.append((cotangents if result[0] == "cotangent" else roots)[result[1]])
+            tangents.append(input_node(k + 2 * m + i, dtype))
+    found = _reverse(pulled, tangents, [k <= i < k + m for i in range(k + 2 * m)])
+    made: list[Node] = []
+    sources: list[Source | None] = []
+    for one in cotangents:
+        node = found.get(one)
+        if node is None:
+            sources.append(None)
+        elif node in tangents:
+            sources.append(("tangent", int(node.value) - k - 2 * m))
+        else:
+            sources.append(("output", len(made)))
+            made.append(node)
+    return _compacted(f"{forward.name}_jvp", forward, made, tuple(sources))
+
+
+def _compacted(
+    name: str, forward: Program, roots: list[Node], results: tuple[Source | None, ...]
+) -> Derivative:
+    """A derivative of ``forward`` whose inputs are its inputs, the cotangents, its outputs, and the tangents."""
     if not roots:
-        return Backward(None, (), (), results)
-    roots = _saving_least(roots, forward.outputs, k, m)
-    gradient, inputs, scalars = compact(f"{forward.name}_vjp", roots)
-    sources: list[Source] = [
-        ("input", at) if at < k else ("cotangent", at - k) if at < k + m else ("output", at - k - m)
-        for at in inputs
-    ]
-    return Backward(gradient, tuple(sources), scalars, results)
+        return Derivative(None, (), (), results)
+    k, m = len(forward.inputs), len(forward.outputs)
+    ends: list[tuple[Kind, int]] = [("input", 0), ("cotangent", k), ("output", k + m), ("tangent", k + 2 * m)]
+    made, inputs, scalars = compact(name, roots)
+    sources = []
+    for at in inputs:
+        kind, first = next(one for one in reversed(ends) if one[1] <= at)
+        sources.append((kind, at - first))
+    return Derivative(made, tuple(sources), scalars, results)
 
 
 def cotangents_of(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[Node]) -> list[Node]:
@@ -173,7 +232,7 @@ def cotangents_of(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequen
 def roots_from(
     forward: Program, seeds: Sequence[Node], needs: tuple[bool, ...], wide: tuple[bool, ...]
 ) -> tuple[list[Node], tuple[Source | None, ...]]:
-    """The nodes of the inputs' cotangents, and the results as in :class:`Backward`."""
+    """The nodes of the inputs' cotangents, and the results as in :class:`Derivative`."""
     cotangents = _reverse(forward.outputs, seeds, needs)
     inputs = [seed if seed.kind == "input" else None for seed in seeds]
     roots: list[Node] = []
@@ -210,7 +269,7 @@ def _saving_least(roots: list[Node], outputs: Sequence[Node], k: int, m: int) ->
 
 
 @lru_cache(maxsize=4096)
-def onto(backward: Backward, which: tuple[int, ...]) -> Backward:
+def onto(backward: Derivative, which: tuple[int, ...]) -> Derivative:
     """The same with some inputs' cotangents added to others, which are further inputs of the program."""
     own = backward.program
     assert own is not None

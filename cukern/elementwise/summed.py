@@ -19,7 +19,7 @@ from . import plan as launch
 from .geometry import Operand, Task
 from .graph import input_node
 from .print_cxx import statements
-from .program import Backward, program
+from .program import Derivative, program
 
 
 class Total(NamedTuple):
@@ -42,7 +42,7 @@ class Totals(NamedTuple):
     along: bool = False
 
 
-def totals_of(backward: Backward, forms: Sequence[Layout], shape: tuple[int, ...]) -> Totals | None:
+def totals_of(backward: Derivative, forms: Sequence[Layout], shape: tuple[int, ...]) -> Totals | None:
     """The cotangents of real rows that were broadcast to ``shape``, or of columns where there is no such row.
 
     None if there are no others or no such ones.
@@ -67,7 +67,7 @@ _UNKNOWN: Any = object()
 
 
 def evaluate(
-    backward: Backward, totals: Totals, arrays: Sequence[Array], scalars: Sequence[Any]
+    backward: Derivative, totals: Totals, arrays: Sequence[Array], scalars: Sequence[Any]
 ) -> tuple[dict[int, Array], dict[int, Array]] | None:
     """The outputs of a derivative's program by number, and the sums by the number of their result.
 
@@ -95,7 +95,7 @@ def _whole(part: Array, form: Layout) -> Array:
     return result
 
 
-def make_plan(backward: Backward, totals: Totals, *operands: Layout) -> launch.Plan | None:
+def make_plan(backward: Derivative, totals: Totals, *operands: Layout) -> launch.Plan | None:
     """The launch that stores some outputs and sums others, those of columns in one row per block.
 
     None if there is none.

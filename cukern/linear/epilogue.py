@@ -15,7 +15,7 @@ from ..elementwise.function import evaluate, note, pulled
 from ..elementwise.graph import Reduced, input_node, substitute
 from ..elementwise.operands import public
 from ..elementwise.plan import source
-from ..elementwise.program import Backward, Program, program
+from ..elementwise.program import Derivative, Program, program
 from ..elementwise.summed import Totals, totals_of
 from ..kernel.plan import one_device
 from ..shape.views import matrix_transpose
@@ -219,7 +219,7 @@ def _recorded(
 
 
 def _pull(
-    back: Backward,
+    back: Derivative,
     at: int,
     right: Layout,
     transposed: bool,

@@ -59,6 +59,7 @@ from ..reduction.rows import *  # noqa: F403
 from ..reduction.rows import sum_to_shape
 from ..reduction.softmax import *  # noqa: F403
 from ..shape import nested as _nested  # noqa: F401 - registers arrays of nested lists
+from ..shape.broadcast import repeated
 from ..shape.joins import *  # noqa: F403
 from ..shape.views import *  # noqa: F403
 
@@ -101,6 +102,7 @@ tape.register_algebra(
     ones=constant(1.0),
     cast=as_cotangent,
     reshape=FUNCTIONS["reshape"],
+    broadcast=repeated,
     own=owned,
 )
 

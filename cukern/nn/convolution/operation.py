@@ -13,7 +13,7 @@ from ...array.layout import Layout
 from ...autodiff import tape
 from ...elementwise.function import pulled
 from ...elementwise.graph import Expr, input_node
-from ...elementwise.program import Backward, Program, program
+from ...elementwise.program import Derivative, Program, program
 from ...function import Function
 from ..fused import Activation
 from .families import convolve, weights_gradient
@@ -105,7 +105,7 @@ class _Weights(Function):
 
 
 @lru_cache(maxsize=1024)
-def _derived(made: Program, needs: tuple[bool, ...]) -> tuple[Backward, tuple[int, ...], int]:
+def _derived(made: Program, needs: tuple[bool, ...]) -> tuple[Derivative, tuple[int, ...], int]:
     """The derivative of an epilogue, which of its operands it reads, and how often the result."""
     back = made.backward(needs, (False, True)[: len(needs)])
     return back, back.saved("input"), len(back.saved("output"))

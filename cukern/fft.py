@@ -226,7 +226,13 @@ def _whole(x: Array, axes: tuple[int, ...], norm: str, back: bool) -> Array:
     if not axes:
         return x
     result = _transformed(x, _Transform("ifftn" if back else "fftn", x.shape, x.dtype, axes, norm))
-    return recorded("ifft" if back else "fft", x, result, lambda g: _whole(g, axes, _ADJOINT[norm], not back))
+    return recorded(
+        "ifft" if back else "fft",
+        x,
+        result,
+        lambda g: _whole(g, axes, _ADJOINT[norm], not back),
+        lambda t: _whole(t, axes, norm, back),
+    )
 
 
 def _weighted(x: Array, n: int, axis: int, inner: float) -> Array:
@@ -246,7 +252,11 @@ def _half(x: Array, axes: tuple[int, ...], norm: str, turned: bool = False) -> A
     shape = (*x.shape[:axis], n // 2 + 1, *x.shape[axis + 1 :])
     result = _transformed(x, _Transform("rfftn", shape, dtypes.complex_of(x.dtype), axes, norm, turned))
     return recorded(
-        "rfft", x, result, lambda g: _from_half(_weighted(g, n, axis, 0.5), n, axes, _ADJOINT[norm], turned)
+        "rfft",
+        x,
+        result,
+        lambda g: _from_half(_weighted(g, n, axis, 0.5), n, axes, _ADJOINT[norm], turned),
+        lambda t: _half(t, axes, norm, turned),
     )
 
 
@@ -256,7 +266,11 @@ def _from_half(x: Array, n: int, axes: tuple[int, ...], norm: str, turned: bool 
     shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
     result = _transformed(x, _Transform("irfftn", shape, dtypes.info(x.dtype).real, axes, norm, turned))
     return recorded(
-        "irfft", x, result, lambda g: _weighted(_half(g, axes, _ADJOINT[norm], turned), n, axis, 2.0)
+        "irfft",
+        x,
+        result,
+        lambda g: _weighted(_half(g, axes, _ADJOINT[norm], turned), n, axis, 2.0),
+        lambda t: _from_half(t, n, axes, norm, turned),
     )
 
 

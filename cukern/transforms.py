@@ -60,8 +60,7 @@ def _fresh(value: Any, path: str, device: Device | None) -> Array:
     if getattr(value, "_is_parameter", False):
         return value  # modules hold their parameters by identity
     result = value._alias()
-    if tape.recording((value,)):
-        tape.record("argument", (value,), (result,), lambda cotangents, saved, needs: cotangents)
+    tape.record_copy("argument", value, result)
     return result
 
 

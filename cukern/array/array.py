@@ -240,8 +240,7 @@ class Array(Memory):
         if self.is_contiguous:
             return self
         result: Array = FUNCTIONS["contiguous_copy"](self)
-        if tape.recording((self,)):
-            tape.record("contiguous", (self,), (result,), lambda cotangents, saved, needs: cotangents)
+        tape.record_copy("contiguous", self, result)
         return result
 
     def to_device(self, device: Device | str, /, *, stream: None = None) -> Array:
@@ -269,7 +268,11 @@ class Array(Memory):
                 result = Array._wrap(dense._moved(lambda data: copied_across(data, home, where)), where)
         if tape.recording((self,)):
             tape.record(
-                "to_device", (self,), (result,), lambda gradients, *_: (gradients[0].to_device(home),)
+                "to_device",
+                (self,),
+                (result,),
+                lambda gradients, *_: (gradients[0].to_device(home),),
+                jvp=lambda tangents, *_: (tangents[0].to_device(where),),
             )
         return result
 
@@ -541,6 +544,5 @@ def copied(x: Array) -> Array:
             data = x.device.backend.empty(x.shape, x.dtype)
             data[...] = x._data
         result = Array._wrap(data, x.device)
-    if tape.recording((x,)):
-        tape.record("copy", (x,), (result,), lambda cotangents, saved, needs: cotangents)
+    tape.record_copy("copy", x, result)
     return result

@@ -225,8 +225,7 @@ def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = 
         raise TypeError(f"x: expected an object with __dlpack__, got {type(x).__name__}")
     if isinstance(x, Array):
         shared = Array._wrap(x._data, x.device, x._storage)
-        if tape.recording((x,)):
-            tape.record("from_dlpack", (x,), (shared,), lambda cotangents, saved, needs: cotangents)
+        tape.record_copy("from_dlpack", x, shared)
         return _of_array(shared, None, device, copy)
     kind, index = x.__dlpack_device__()
     where = Device("host") if int(kind) == 1 else Device(f"cuda:{int(index)}")

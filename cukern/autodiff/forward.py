@@ -103,7 +103,7 @@ class Forward(Tape):
     def _hold(self, array: Array) -> None:
         """Keep the tangent of an array for as long as anything has its key."""
         key = array._key
-        if key in self._watched:
+        if key is None or key in self._watched:
             return
         if type(key) is not Key:
             array._key = key = Key(key)
@@ -167,12 +167,12 @@ def push(recorded: Record, tangents: MutableMapping[int | None, Tangent]) -> Non
     A GradientError is raised by what reads the tangent, as the result may not depend on it.
     """
     operation, inputs, outputs, saved, versions, values = recorded
-    given = [tangents.get(key) for key in inputs]
+    given: list[Any] = [tangents.get(key) for key in inputs]
     made: Sequence[Tangent]
     failed = [one for one in given if isinstance(one, GradientError)]
     if failed:
         made = failed[:1] * len(outputs)
-    elif all([one is None for one in given]):
+    elif all(one is None for one in given):
         made = [None] * len(outputs)
     else:
         try:
@@ -226,7 +226,7 @@ def transposed(
         live = [one for one in cotangents if one is not None]
         inner.watch(live)
         found: dict[int | None, Any] = {k + i: one for i, one in enumerate(cotangents) if one is not None}
-        walk([recorded], wanted, set(), found)
+        walk([recorded], set(wanted), set(), found)
         pulled = {i: gradient for i in wanted if (gradient := whole(found, i)) is not None}
     along = [tangents[i] for i in pulled]
     made = iter(inner.gradient(list(pulled.values()), live, along))

@@ -61,6 +61,7 @@ __all__ = [
     "active",
     "opened",
     "record",
+    "record_copy",
     "recording",
     "register_algebra",
     "state",
@@ -170,6 +171,16 @@ def record(
     if tracking is not None:
         _, keys, tapes = tracking
         _append(tapes, name, keys, tuple(map(form_of, inputs)), outputs, vjp, saved, materialize, jvp)
+
+
+def record_copy(name: str, x: Array, result: Array) -> None:
+    """:func:`record` that ``result`` has the values of ``x``."""
+    if recording((x,)):
+        record(name, (x,), (result,), _same, jvp=_same)
+
+
+def _same(of_one: Sequence[Array], *others: object) -> Sequence[Array]:
+    return of_one
 
 
 def record_tracked(

@@ -36,7 +36,7 @@ class Part(Unary):
         dtype = x.dtype
         with x.device.activate():
             result = view(x, getattr(x._data, self.name))
-        return recorded(self.name, x, result, partial(self._pulled, dtype))
+        return recorded(self.name, x, result, partial(self._pulled, dtype), self)
 
     def _pulled(self, dtype: dtypes.DType, g: Array) -> Array:
         """The cotangent of a complex array, from that of its part."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from numpy.exceptions import AxisError
@@ -15,7 +16,7 @@ from ..array.creation import asarray
 from ..array.creation import beside as joined
 from ..array.operators import FUNCTIONS, is_foreign
 from ..autodiff import tape
-from ..autodiff.cotangents import Parts
+from ..autodiff.cotangents import Likeness, Parts, form_of, zeros_like
 from ..errors import GradientError
 from .graph import SYMBOLS, Expr, NotFused, Swapped
 from .row import is_scalar
@@ -221,8 +222,17 @@ def recorded_many(
     xs: Sequence[Array],
     result: Array,
     vjp: Callable[[Array, tuple[bool, ...]], Sequence[Array | None]],
+    again: Callable[..., Array] | None = None,
 ) -> Array:
-    """``result``, recorded as a linear function of several arrays if a tape tracks one of them."""
+    """:func:`recorded` as a linear function of several arrays."""
     if tape.active():
-        tape.record(name, xs, (result,), lambda cotangents, saved, needs: vjp(cotangents[0], needs))
+        jvp = None if again is None else partial(_along_all, again, tuple(map(form_of, xs)))
+        tape.record(name, xs, (result,), lambda cotangents, saved, needs: vjp(cotangents[0], needs), jvp=jvp)
     return result
+
+
+def _along_all(
+    again: Callable[..., Array], forms: Sequence[Likeness], tangents: Sequence[Array | None], saved: object
+) -> tuple[Array]:
+    """The linear function ``again`` of the tangents of all its arguments."""
+    return (again(*[zeros_like(form) if t is None else t for t, form in zip(tangents, forms, strict=True)]),)

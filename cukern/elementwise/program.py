@@ -183,28 +183,22 @@ def _pulled(
 
 
 def _derive_ahead(forward: Program, needs: tuple[bool, ...], given: tuple[bool, ...]) -> Derivative:
-    """The derivative of the cotangents, which are linear in those of the outputs, with respect to these."""
     k, m = len(forward.inputs), len(forward.outputs)
     cotangents = [input_node(k + i, node.dtype) for i, node in enumerate(forward.outputs)]
-    roots, results = _pulled(forward, needs, (False,) * k)
-    pulled, tangents = [], []
-    for i, (result, dtype) in enumerate(zip(results, forward.inputs, strict=True)):
-        if result is not None and given[i]:
-            pulled.append((cotangents if result[0] == "cotangent" else roots)[result[1]])
-            tangents.append(input_node(k + 2 * m + i, dtype))
-    found = _reverse(pulled, tangents, [k <= i < k + m for i in range(k + 2 * m)])
+    tangents = [
+        input_node(k + 2 * m + i, dtype) if given[i] else None for i, dtype in enumerate(forward.inputs)
+    ]
     made: list[Node] = []
-    sources: list[Source | None] = []
-    for one in cotangents:
-        node = found.get(one)
+    results: list[Source | None] = []
+    for node in tangents_of(*_pulled(forward, needs, (False,) * k), cotangents, tangents):
         if node is None:
-            sources.append(None)
+            results.append(None)
         elif node in tangents:
-            sources.append(("tangent", int(node.value) - k - 2 * m))
+            results.append(("tangent", tangents.index(node)))
         else:
-            sources.append(("output", len(made)))
+            results.append(("output", len(made)))
             made.append(node)
-    return _compacted(f"{forward.name}_jvp", forward, made, tuple(sources))
+    return _compacted(f"{forward.name}_jvp", forward, made, tuple(results))
 
 
 def _compacted(
@@ -227,6 +221,32 @@ def cotangents_of(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequen
     """The nodes of the cotangents of some inputs, on which the outputs depend, from those of the outputs."""
     found = _reverse(outputs, seeds, [True] * (1 + max(int(one.value) for one in inputs)))
     return [found[one] for one in inputs]
+
+
+def tangents_of(
+    roots: Sequence[Node],
+    results: Sequence[Source | None],
+    cotangents: Sequence[Node],
+    tangents: Sequence[Node | None],
+) -> list[Node | None]:
+    """The nodes of the outputs' tangents; None where there is none.
+
+    They are the derivative of the inputs' cotangents, which are linear in the outputs', with respect to these.
+
+    Args:
+        roots, results: as :func:`roots_from` returns them.
+        cotangents: those of the outputs, inputs of the roots.
+        tangents: those of the inputs.
+    """
+    pulled, seeds = [], []
+    for result, tangent in zip(results, tangents, strict=True):
+        if result is not None and tangent is not None:
+            pulled.append((cotangents if result[0] == "cotangent" else roots)[result[1]])
+            seeds.append(tangent)
+    read = [int(node.value) for node in order(pulled) if node.kind == "input"]
+    wanted = {int(one.value) for one in cotangents}
+    found = _reverse(pulled, seeds, [i in wanted for i in range(1 + max(read, default=0))])
+    return [found.get(one) for one in cotangents]
 
 
 def roots_from(

@@ -69,7 +69,7 @@ def copy(x: Array, /) -> Array:
     x = require_array(x, "copy")
     if traced_threads and x.is_contiguous:
         return astype(x, x.dtype)
-    return recorded("copy", x, in_c_order(x), lambda g: g)
+    return recorded("copy", x, in_c_order(x), lambda g: g, lambda t: t)
 
 
 _copied = copy

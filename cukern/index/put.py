@@ -262,7 +262,7 @@ def viewed(x: Array, /, dtype: Any = None) -> Array:
     wanted = x.dtype if dtype is None else dtypes.as_dtype(dtype)
     if wanted == x.dtype:
         with x.device.activate():
-            return recorded("view", x, view(x, x._data[...]), lambda g: g)
+            return recorded("view", x, view(x, x._data[...]), lambda g: g, lambda t: t)
     require_constant("view", x=x)
     with x.device.activate():
         try:

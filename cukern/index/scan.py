@@ -96,6 +96,7 @@ def _sum(x: Array, axis: int, dtype: DType, reverse: bool, lead: bool) -> Array:
             (x,),
             (result,),
             lambda cotangents, saved, needs: (_sum(cotangents[0][inside], axis, dtype, not reverse, False),),
+            jvp=lambda tangents, saved: (_sum(tangents[0], axis, dtype, reverse, lead),),
         )
     return result
 
@@ -176,7 +177,17 @@ def recurrence(a: Array, b: Array, axis: int, reverse: bool, begins: Array | Non
             of_a = h * shifted(y, axis, reverse) if needs[0] else None
             return [of_a if of_a is None or begins is None else where(begins, 0, of_a), h]
 
-        tape.record("recurrence", (a, b), (y,), vjp, (a, y))
+        def jvp(tangents: Sequence[Array | None], saved: tape.Arrays) -> list[Array]:
+            (ta, tb), (a, y) = tangents, saved
+            added = tb
+            if ta is not None:
+                of_a = ta * shifted(y, axis, reverse)
+                of_a = of_a if begins is None else where(begins, 0, of_a)
+                added = of_a if tb is None else of_a + tb
+            assert added is not None
+            return [recurrence(a, added, axis, reverse, begins)]
+
+        tape.record("recurrence", (a, b), (y,), vjp, (a, y), jvp=jvp)
     return y
 
 

@@ -264,10 +264,14 @@ def _basic(x: Array, key: tuple[Any, ...], written: tuple[Any, ...] | None = Non
     """The view at ``key``, which may have been ``written`` in another way."""
     shape, name = x.shape, _named(key if written is None else written)
     take = operator.itemgetter((*key, ...))
+
+    def again(t: Array) -> Array:
+        return getitem(t, (*key, ...))
+
     if covers(key, shape):
-        return viewed(x, take, lambda g: reshape(g, shape), name)
+        return viewed(x, take, lambda g: reshape(g, shape), name, again)
     place = key, x._layout or x._planned()
-    return viewed(x, take, lambda g: Parts(assembled, place, g), name)
+    return viewed(x, take, lambda g: Parts(assembled, place, g), name, again)
 
 
 class _Joint(NamedTuple):
@@ -579,7 +583,10 @@ def replaced(x: Array, key: tuple[Any, ...], value: Array) -> Array:
         nothing = Array._wrap(zeros(x.device, value.shape, x.dtype), x.device)
         return replaced(g, key, nothing) if needs[0] else None, _basic(g, key) if needs[1] else None
 
-    return recorded_many("replace", (x, value), result, vjp)
+    def again(tx: Array, tvalue: Array) -> Array:
+        return replaced(tx, key, tvalue)
+
+    return recorded_many("replace", (x, value), result, vjp, again)
 
 
 @public

@@ -173,7 +173,11 @@ def gather(x: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
         expect_added(x.device, x.dtype, indices.dtype, inner == 1, False)
     result = gathered(x, indices, outer, size, inner)
     held = kept_of(indices) if tape.opened else None
-    return recorded("take", x, result, partial(_scattered, held, indices, outer, size, inner))
+
+    def again(t: Array) -> Array:
+        return gather(t, indices, outer, size, inner)
+
+    return recorded("take", x, result, partial(_scattered, held, indices, outer, size, inner), again)
 
 
 def _scattered(held: object, indices: Any, outer: int, size: int, inner: int, g: Array) -> Array:
@@ -202,7 +206,11 @@ def scatter(g: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
         result = combined(rows.y, indices, 1, size, inner, through=rows.ids)
     else:
         result = combined(g, indices, outer, size, inner)
-    return recorded("scatter_add", g, result, lambda gg: gather(gg, indices, outer, size, inner))
+
+    def vjp(gg: Array) -> Array:
+        return gather(gg, indices, outer, size, inner)
+
+    return recorded("scatter_add", g, result, vjp, lambda t: scatter(t, indices, outer, size, inner))
 
 
 def scatter_into(x: Array, g: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
@@ -212,7 +220,10 @@ def scatter_into(x: Array, g: Array, indices: Any, outer: int, size: int, inner:
     def vjp(c: Array, needs: tuple[bool, ...]) -> tuple[Array, Array | None]:
         return c, gather(c, indices, outer, size, inner) if needs[1] else None
 
-    return recorded_many("index_add", (x, g), result, vjp)
+    def again(tx: Array, tg: Array) -> Array:
+        return scatter_into(tx, tg, indices, outer, size, inner)
+
+    return recorded_many("index_add", (x, g), result, vjp, again)
 
 
 @public
@@ -316,16 +327,19 @@ def along_axis(x: Array, indices: Any, axis: int, name: str) -> tuple[Array, Any
 
 def _along(x: Array, indices: Any, axis: int, size: int, mode: Literal["gather", "add"]) -> Array:
     """Gather from, or add to, an axis of ``size``, with an index per element; each is the other's derivative."""
+    along = partial(_along, indices=indices, axis=axis, size=size)
     before, after = indices.shape[:axis], indices.shape[axis + 1 :]
     sizes = (math.prod(before), size, math.prod(after))
     if mode == "gather":
         if tape.recording((x,)):
             expect_added(x.device, x.dtype, indices.dtype, sizes[2] == 1, True)
         result = picked_along(x, indices, x.device, *sizes)
-        return recorded("take_along_axis", x, result, lambda g: _along(g, indices, axis, size, "add"))
+        return recorded(
+            "take_along_axis", x, result, partial(along, mode="add"), partial(along, mode="gather")
+        )
     with tape.stop_recording():
         result = reshape(added_along(x, indices, *sizes), (*before, size, *after))
-    return recorded("add_along_axis", x, result, lambda g: _along(g, indices, axis, size, "gather"))
+    return recorded("add_along_axis", x, result, partial(along, mode="gather"), partial(along, mode="add"))
 
 
 @public

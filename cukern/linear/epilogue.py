@@ -11,7 +11,7 @@ from ..array import Array
 from ..array.layout import Layout
 from ..autodiff import tape
 from ..device.precision import get_matmul_precision
-from ..elementwise.function import evaluate, note, pulled
+from ..elementwise.function import evaluate, note, pulled, pushed
 from ..elementwise.graph import Reduced, input_node, substitute
 from ..elementwise.operands import public
 from ..elementwise.plan import source
@@ -19,7 +19,15 @@ from ..elementwise.program import Derivative, Program, program
 from ..elementwise.summed import Totals, totals_of
 from ..kernel.plan import one_device
 from ..shape.views import matrix_transpose
-from .products import matmul, matmul_transposed, product_family, pull, recorded_product, takes_transposed
+from .products import (
+    matmul,
+    matmul_transposed,
+    product_family,
+    pull,
+    push,
+    recorded_product,
+    takes_transposed,
+)
 
 if TYPE_CHECKING:
     from .library import EpiloguePlan
@@ -193,7 +201,8 @@ def _derived(
     own.insert(at, plan.layouts[0])
     totals = totals_of(back, own, plan.layouts[0].shape)
     then = partial(_pull, back, at, forms[1], transposed, totals)
-    operation = tape.Operation("product", forms, plan.layouts, then)
+    ahead = partial(_push, prog, at, tuple(needed), back, transposed)
+    operation = tape.Operation("product", forms, plan.layouts, then, jvp=ahead)
     return _Derivative(operation, tuple(kept), bool(back.saved("output")))
 
 
@@ -235,6 +244,23 @@ def _pull(
     parts = pulled(back, totals, cotangents, saved[2:], others, scalars)
     g = parts.pop(at)
     return [*([None, None] if g is None else pull(right, transposed, (g,), saved[:2], needs)), *parts]
+
+
+def _push(
+    prog: Program,
+    at: int,
+    needs: tuple[bool, ...],
+    back: Derivative,
+    transposed: bool,
+    tangents: Sequence[Array | None],
+    saved: Sequence[Any],
+    scalars: Sequence[Any] = (),
+) -> list[Array | None]:
+    """The tangent of the value: a product or two, and an elementwise kernel."""
+    others = list(tangents[2:])
+    factors = tangents[:2]
+    others.insert(at, None if factors[0] is factors[1] is None else push(transposed, factors, saved[:2])[0])
+    return pushed(prog, needs, back, others, saved[2:], scalars)
 
 
 @public

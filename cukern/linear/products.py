@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -222,7 +222,13 @@ def inplace_matmul(x: Array, other: Any, /) -> Array:
         _, keys, tapes = tracking
         writes.overwritten(x, tapes, True)
         forms = [form_of(x)]
-        operation = tape.Operation("in-place matmul", forms, forms, lambda cotangents, *_: cotangents)
+        operation = tape.Operation(
+            "in-place matmul",
+            forms,
+            forms,
+            lambda cotangents, *_: cotangents,
+            jvp=lambda tangents, *_: tangents,
+        )
         tape.append(operation, keys, (x._key,), (), tapes)
     return x
 
@@ -256,7 +262,8 @@ def recorded_product(a: Array, b: Array, result: Array, transposed: bool = False
         operation = _operations.get(key)
         if operation is None:
             rule = partial(pull, key[1], transposed)
-            operation = _operations.keep(key, tape.Operation("matmul", key[:2], key[2:3], rule))
+            ahead = partial(push, transposed)
+            operation = _operations.keep(key, tape.Operation("matmul", key[:2], key[2:3], rule, jvp=ahead))
         tape.record_tracked(operation, keys, (result,), saved, tapes)
     return result
 
@@ -309,6 +316,22 @@ def pull(right: Layout, transposed: bool, cotangents: Any, saved: Any, needs: ob
         None if b is None else _Factor(of_left, g, b, right, False),
         None if a is None else _Factor(of_right, g, a, right, adjoined),
     ]
+
+
+def push(transposed: bool, tangents: Sequence[Array | None], saved: Sequence[Any]) -> tuple[Array]:
+    """The tangent of a product: those of its factors, each times the other factor."""
+    (ta, tb), (a, b) = tangents, saved
+    multiply = matmul_transposed if transposed else matmul
+    if tb is None:
+        assert ta is not None
+        return (multiply(ta, b),)
+    if ta is None:
+        return (multiply(a, tb),)
+    first = multiply(ta, b)
+    if first.dtype not in dtypes.FLOATS or a.ndim < 2 or b.ndim < 2:
+        return (add(first, multiply(a, tb)),)
+    end = _sum_with(first.dtype)
+    return (FUNCTIONS["product_then"](end, 0, a, tb, (first,), (), transposed),)
 
 
 @lru_cache(maxsize=64)

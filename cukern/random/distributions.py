@@ -153,7 +153,7 @@ class Distributions:
         result = self._variates(kind, wanted, size, *parameters, like=wanted, offset=offset)
         if tape.recording([p for p in parameters if isinstance(p, Array)]):
             same = astype(graph(partial(self._variates, like=wanted, offset=offset)), wanted, copy=False)
-            tape.record(kind, (same,), (result,), lambda cotangents, saved, needs: (cotangents[0],))
+            tape.record_copy(kind, same, result)
         return result
 
     def _parameter(self, value: Any, name: str, low: float, high: float = math.inf) -> Parameter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -22,9 +23,9 @@ from ..device import Device
 from ..dtypes import DType
 from ..elementwise import table
 from ..elementwise.function import evaluate
-from ..elementwise.graph import Expr, Reduced, Swapped, call, cast, input_node, scalar_node
+from ..elementwise.graph import Expr, Node, Reduced, Swapped, call, cast, input_node, scalar_node
 from ..elementwise.operands import normalize_axes, require_array
-from ..elementwise.program import Program, compact, program, roots_from
+from ..elementwise.program import Program, Source, compact, program, roots_from, tangents_of
 from ..elementwise.row import Scalar
 from ..kernel.by_numpy import watchers
 from ..shape.broadcast import repeated
@@ -135,6 +136,36 @@ def _dtype_of_other(rule: Rule, value: DType) -> DType:
 def _derive(
     rule: Rule, forward: Program, result: DType, needs: tuple[bool, ...], wide: tuple[bool, ...]
 ) -> Pulled:
+    roots, results = _roots(rule, forward, result, needs, wide)
+    if not roots:
+        return Pulled(None, (), (), results)
+    return Pulled(*compact(f"{forward.name}_vjp", roots), results)
+
+
+@lru_cache(maxsize=4096)
+def _ahead(
+    rule: Rule, forward: Program, result: DType, needs: tuple[bool, ...], given: tuple[bool, ...]
+) -> tuple[Program, tuple[int, ...], tuple[int, ...]] | None:
+    """The program whose sum is the tangent of a reduction's result, its inputs and scalars; None if that is 0.
+
+    Args:
+        given: of each input, whether it has a tangent. These are numbered after what :class:`Pulled` numbers.
+    """
+    k = len(forward.inputs)
+    tangents = [input_node(k + 3 + i, dtype) if given[i] else None for i, dtype in enumerate(forward.inputs)]
+    roots = _roots(rule, forward, result, needs, (False,) * k)
+    (made,) = tangents_of(*roots, [input_node(k, result)], tangents)
+    if made is None:
+        return None
+    if made.kind == "cast" and made.args[0].dtype == dtypes.info(result).acc:
+        (made,) = made.args  # terms are rounded after they are added
+    return compact(f"{forward.name}_jvp", (made,))
+
+
+def _roots(
+    rule: Rule, forward: Program, result: DType, needs: tuple[bool, ...], wide: tuple[bool, ...]
+) -> tuple[list[Node], tuple[Source | None, ...]]:
+    """The nodes of the inputs' cotangents, and the results as :func:`.program.roots_from` returns them."""
     k, value = len(forward.inputs), forward.outputs[0]
     acc = dtypes.info(value.dtype).acc
     cotangent, below = input_node(k, result), acc if rule.other == "exponentials" else result
@@ -151,10 +182,7 @@ def _derive(
         if seed is not None
     ]
     to = program(forward.name, [node for node, _ in pairs], forward.inputs, forward.scalars)
-    roots, results = roots_from(to, [seed for _, seed in pairs], needs, wide)
-    if not roots:
-        return Pulled(None, (), (), results)
-    return Pulled(*compact(f"{forward.name}_vjp", roots), results)
+    return roots_from(to, [seed for _, seed in pairs], needs, wide)
 
 
 class Reduce:
@@ -484,13 +512,15 @@ class _Call:
         problem = plan.problem
         k = len(problem.operands)
         self.program, self.scalars, self.inputs = problem.program, scalars, k
+        self.needs, self.keepdims, self.result = needs, problem.keepdims, plan.layouts[0].dtype
         self.shape, self.kept = problem.shape, problem.kept_shape
         self.span = Span(tuple(sorted(problem.axes)), problem.count, parameter)
         rule = reduce.rule
         assert rule is not None
         self.rule = rule
         pull = self._pull if isinstance(rule, Rule) else self._pull_function
-        self.operation = tape.Operation(reduce.name, problem.operands, plan.layouts, pull)
+        push = self._push if isinstance(rule, Rule) else None
+        self.operation = tape.Operation(reduce.name, problem.operands, plan.layouts, pull, jvp=push)
         if not isinstance(rule, Rule):
             self.reads: tuple[int, ...] = (0,)
             self.keeps_y = True
@@ -503,19 +533,11 @@ class _Call:
 
     def _pull(self, cotangents: tape.Arrays, saved: tape.Arrays, wanted: object) -> list[Array | None]:
         """Compute the cotangents by one elementwise kernel, after the reduction ``rule.other``."""
-        rule, pulled = self.rule, self.pulled
-        assert isinstance(rule, Rule)
-        k, g = self.inputs, cotangents[0]
-        read: dict[int, Array] = dict(zip(self.reads, saved, strict=False))
+        pulled, k, g = self.pulled, self.inputs, cotangents[0]
         if pulled.program is None:
             return [None if result is None else self._spread(g) for result in pulled.results]
+        read = self._read(saved)
         read[k] = self._kept(g)
-        if self.keeps_y:
-            read[k + 1] = self._kept(saved[-1])
-        if rule.other == "exponentials":
-            read[k + 1] = self._peak([read[i] for i in range(k)], read[k + 1])
-        if rule.other:
-            read[k + 2] = self._other(rule.other, [read[i] for i in range(k)], read.get(k + 1))
         inputs = [read[i] for i in pulled.inputs]
         outs = evaluate(pulled.program, inputs, [self._numbers[i] for i in pulled.scalars])
         return [
@@ -525,6 +547,43 @@ class _Call:
             if result[0] == "cotangent"
             else repeated(outs[result[1]], self.shape)
             for result in pulled.results
+        ]
+
+    def _read(self, saved: tape.Arrays) -> dict[int, Array]:
+        """What the derivative reads besides cotangents and tangents, as :class:`Pulled` numbers it."""
+        rule, k = self.rule, self.inputs
+        assert isinstance(rule, Rule)
+        read: dict[int, Array] = dict(zip(self.reads, saved, strict=False))
+        if self.keeps_y:
+            read[k + 1] = self._kept(saved[-1])
+        if rule.other == "exponentials":
+            read[k + 1] = self._peak([read[i] for i in range(k)], read[k + 1])
+        if rule.other:
+            read[k + 2] = self._other(rule.other, [read[i] for i in range(k)], read.get(k + 1))
+        return read
+
+    def _push(self, tangents: Sequence[Array | None], saved: tape.Arrays) -> list[Array | None]:
+        """The result's tangent by one kernel: a sum, of the values' tangents times the derivatives by them."""
+        given = tuple([t is not None for t in tangents])
+        assert isinstance(self.rule, Rule)
+        ahead = _ahead(self.rule, self.program, self.result, self.needs, given)
+        if ahead is None:
+            return [None]
+        terms, inputs, scalars = ahead
+        read = self._read(saved)
+        for i, t in enumerate(tangents, self.inputs + 3):
+            if t is not None:
+                read[i] = repeated(t, self.shape)
+        total: Reduce = FUNCTIONS["sum"]
+        return [
+            total.evaluate(
+                terms,
+                [read[i] for i in inputs],
+                [self._numbers[i] for i in scalars],
+                self.span.axes,
+                self.keepdims,
+                self.result,
+            )
         ]
 
     def _kept(self, g: Array) -> Array:

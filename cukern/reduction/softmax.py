@@ -18,7 +18,7 @@ from ..cache import Cache
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, public, require_array
-from ..elementwise.table import exp, multiply, negative, subtract
+from ..elementwise.table import add, exp, multiply, negative, subtract
 from ..kernel.by_numpy import watchers
 from ..kernel.plan import Plan, kept, on
 from .rows import normalizers, sum
@@ -99,6 +99,11 @@ def _centred_by_y(h: Array, g: Array, gy: Array, hy: Array) -> Array:
 
 
 @fuse
+def _centred_along_y(t: Array, g: Array, y: Array, gy: Array, gt: Array) -> Array:
+    return subtract(multiply(t, subtract(g, gy)), multiply(y, gt)).astype(g.dtype)
+
+
+@fuse
 def _log_centred_by_y(h: Array, y: Array, total: Array) -> Array:
     return negative(multiply(multiply(h, exp(y)), total)).astype(y.dtype)
 
@@ -133,7 +138,16 @@ def _derived(kind: str, g: Array, y: Array, axis: int) -> Array:
                 _centred_by_y(h, g, _dot(g, y, axis), _dot(h, y, axis)) if needs[1] else None,
             ]
 
-        tape.record(f"{kind}_vjp", (g, y), (result,), vjp, (g, y))
+        def jvp(tangents: Sequence[Array | None], saved: tape.Arrays) -> list[Array]:
+            (tg, ty), (g, y) = tangents, saved
+            parts = [] if tg is None else [_derived(kind, tg, y, axis)]
+            if ty is not None and logs:
+                parts.append(_log_centred_by_y(ty, y, _sum(g, axis)))
+            elif ty is not None:
+                parts.append(_centred_along_y(ty, g, y, _dot(g, y, axis), _dot(g, ty, axis)))
+            return [parts[0] if len(parts) == 1 else add(parts[0], parts[1])]
+
+        tape.record(f"{kind}_vjp", (g, y), (result,), vjp, (g, y), jvp=jvp)
     return result
 
 
@@ -152,8 +166,14 @@ def _normalized(kind: str, x: Array, axis: int, end: Callable[[Array, Array, Arr
             (y,),
             lambda gradients, saved, _: (_derived(kind, gradients[0], saved[0], axis),),
             (y,),
+            jvp=lambda tangents, saved: (_pushed(kind, tangents[0], saved[0], axis),),
         )
     return y
+
+
+def _pushed(kind: str, t: Array, y: Array, axis: int) -> Array:
+    """The tangent of the result; the Jacobian of softmax is symmetric."""
+    return _derived(kind, t, y, axis) if kind == "softmax" else _below(t, _dot_exp(t, y, axis))
 
 
 @public

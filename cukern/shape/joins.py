@@ -14,6 +14,7 @@ from ..array import Array
 from ..array.deferred import trace, traced_threads
 from ..array.layout import ALIGNMENT, Layout, fresh_layout, layout, memory_order
 from ..autodiff import tape
+from ..autodiff.cotangents import zeros_like
 from ..cache import Cache
 from ..device.interface import Prepared
 from ..dtypes import DType
@@ -146,7 +147,12 @@ class _Join:
             order = _common_order(layouts)
         self._device = first.device
         self._whole = fresh_layout(first.device, dtype, shape, order)
-        self._operation = tape.Operation(name, tuple(layouts), (self._whole,), self._pull)
+
+        def push(tangents: Sequence[Array | None], saved: object) -> tuple[Array]:
+            parts = [zeros_like(one) if t is None else t for t, one in zip(tangents, layouts, strict=True)]
+            return (_join(name, parts, axis, dtype, order)(parts),)
+
+        self._operation = tape.Operation(name, tuple(layouts), (self._whole,), self._pull, jvp=push)
         self._keys: list[tuple[Any, ...]] = [
             (*whole, start, ...) if adds_axis else (*whole, slice(start, end))
             for start, end in pairwise(ends)
@@ -313,7 +319,10 @@ def _taken_apart(
         def vjp(cotangents: Any, saved: object, needs: object) -> tuple[Array]:
             return (put_together(name, cotangents, keys, like, axis),)
 
-        tape.record(name, (x,), views, vjp)
+        def jvp(tangents: Any, saved: object) -> list[Array]:
+            return [tangents[0][key] for key in keys]
+
+        tape.record(name, (x,), views, vjp, jvp=jvp)
     return views
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from ..array import Array
@@ -94,7 +93,11 @@ _linear: Cache[tuple[Any, ...], tape.Operation] = Cache()
 
 
 def recorded_by(
-    x: Array, result: Array, vjp: Callable[[Array], Array | Parts], key: tuple[Any, ...]
+    x: Array,
+    result: Array,
+    vjp: Callable[[Array], Array | Parts | None],
+    key: tuple[Any, ...],
+    again: Callable[[Array], Array],
 ) -> Array:
     """``result``, recorded as a linear function of ``x`` if a tape tracks ``x``.
 
@@ -103,27 +106,43 @@ def recorded_by(
         result: what was computed of it.
         vjp: the cotangent of ``x`` from that of the result.
         key: the function's name and what else, with the layout of ``x``, says what ``vjp`` and the result's layout are.
+        again: the function itself.
     """
     if tape.opened and (tracking := tape.tracked((x,))) is not None:
         _, keys, tapes = tracking
         own = x._planned()
         operation = _linear.get((own, *key))
         if operation is None:
-            rule = partial(_pulled, vjp)
-            operation = _linear.keep((own, *key), tape.Operation(key[0], (own,), (result._planned(),), rule))
+            operation = _linear.keep(
+                (own, *key), _linear_operation(key[0], own, result._planned(), vjp, again)
+            )
         if result._planned().floating:
             tape.record_tracked(operation, keys, (result,), (), tapes)
     return result
 
 
-def _pulled(
-    vjp: Callable[[Array], Array | Parts], cotangents: Any, saved: object, needs: object
-) -> tuple[Array | Parts]:
-    return (vjp(cotangents[0]),)
+def _linear_operation(
+    name: str,
+    own: Layout,
+    result: Layout,
+    vjp: Callable[[Array], Array | Parts | None],
+    again: Callable[[Array], Array],
+) -> tape.Operation:
+    def pull(cotangents: Any, saved: object, needs: object) -> tuple[Array | Parts | None]:
+        return (vjp(cotangents[0]),)
+
+    def push(tangents: Any, saved: object) -> tuple[Array]:
+        return (again(tangents[0]),)
+
+    return tape.Operation(name, (own,), (result,), pull, jvp=push)
 
 
 def viewed(
-    x: Array, take: Callable[[Any], Any], vjp: Callable[[Array], Array | Parts | None], key: tuple[Any, ...]
+    x: Array,
+    take: Callable[[Any], Any],
+    vjp: Callable[[Array], Array | Parts | None],
+    key: tuple[Any, ...],
+    again: Callable[[Array], Array],
 ) -> Array:
     """A view of ``x``, recorded as a linear function of it.
 
@@ -133,26 +152,25 @@ def viewed(
         vjp: the cotangent of ``x`` from that of the view.
         key: the function's name and arguments, strings, integers and None, from which both follow for the layout of
             ``x``.
+        again: the function itself.
     """
     if not isinstance(x, Array):
         return take(x)
     if traced_threads and (active := trace()) is not None and (pending := active.view(x, take)) is not None:
-        made: Array = recorded_by(x, pending, vjp, key)  # type: ignore[arg-type]
+        made: Array = recorded_by(x, pending, vjp, key, again)
         return made
     data = take(x._data)
     own = x._layout or x._planned()
     backwards = not own.on_host and min(data.strides, default=0) < 0
     if backwards or not _PLAIN.issuperset(map(type, key)):
-        return recorded(key[0], x, view(x, data), vjp)
+        return recorded(key[0], x, view(x, data), vjp, again)
     offset = 0 if own.on_host else x.device.backend.operand(data) - x._operand
     aligned = own.aligned and offset % ALIGNMENT == 0
     result = layout(x.device, data.dtype, data.shape, data.strides, aligned)
 
-    def pull(cotangents: Any, saved: object, needs: object) -> tuple[Array | Parts | None]:
-        return (vjp(cotangents[0]),)
-
-    _views.keep((own, *key), _View(result, offset, take, tape.Operation(key[0], (own,), (result,), pull)))
-    again = known(x, key)
-    if again is None:  # another thread traces
-        return recorded(key[0], x, view(x, data), vjp)
-    return again
+    operation = _linear_operation(key[0], own, result, vjp, again)
+    _views.keep((own, *key), _View(result, offset, take, operation))
+    made_view = known(x, key)
+    if made_view is None:  # another thread traces
+        return recorded(key[0], x, view(x, data), vjp, again)
+    return made_view

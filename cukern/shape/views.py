@@ -108,9 +108,15 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
     if copy is False and not shared:
         raise ValueError(f"reshape: shape {sizes} of these strides needs a copy, and copy is False")
     before = x.shape
+
+    def again(t: Array) -> Array:
+        return reshape(t, sizes)
+
     if not copy and shared:
-        return viewed(x, methodcaller("reshape", sizes), lambda g: reshape(g, before), key)
-    return recorded_by(x, reshaped(x, sizes), lambda g: reshape(g, before), ("reshape", "copied", *sizes))
+        return viewed(x, methodcaller("reshape", sizes), lambda g: reshape(g, before), key, again)
+    return recorded_by(
+        x, reshaped(x, sizes), lambda g: reshape(g, before), ("reshape", "copied", *sizes), again
+    )
 
 
 def _first_fastest(x: Array, order: str) -> bool:
@@ -180,7 +186,7 @@ def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
     def inverse(g: Array) -> Array:
         return permute_dims(g, sorted(range(len(order)), key=order.__getitem__))
 
-    return viewed(x, methodcaller("transpose", order), inverse, key)
+    return viewed(x, methodcaller("transpose", order), inverse, key, lambda t: permute_dims(t, order))
 
 
 #: What names the view with the axes reversed.
@@ -199,7 +205,9 @@ def transpose(x: Array, /, axes: Sequence[int] | None = None) -> Array:
     x = array_or_symbol(x, "transpose")
     if axes is None and isinstance(x, Array):
         result = known(x, _REVERSED)
-        return viewed(x, methodcaller("transpose"), transpose, _REVERSED) if result is None else result
+        if result is None:
+            result = viewed(x, methodcaller("transpose"), transpose, _REVERSED, transpose)
+        return result
     if axes is None:
         return permute_dims(x, tuple(range(x.ndim))[::-1])
     return permute_dims(x, (int(axes),) if isinstance(axes, (int, np.integer)) else axes)
@@ -228,7 +236,11 @@ def swapaxes(x: Array, /, axis1: int, axis2: int) -> Array:
     order = list(range(x.ndim))
     i, j = normalize_axis(axis1, x.ndim, "swapaxes"), normalize_axis(axis2, x.ndim, "swapaxes")
     order[i], order[j] = j, i
-    return viewed(x, methodcaller("transpose", order), lambda g: swapaxes(g, i, j), key)
+
+    def swapped(g: Array) -> Array:
+        return swapaxes(g, i, j)
+
+    return viewed(x, methodcaller("transpose", order), swapped, key, swapped)
 
 
 @public
@@ -276,7 +288,7 @@ def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Array:
         return result
     added = normalize_axes(axes, x.ndim + len(axes), "expand_dims")
     index = (*(None if i in added else slice(None) for i in range(x.ndim + len(added))), ...)
-    return viewed(x, itemgetter(index), lambda g: squeeze(g, added), key)
+    return viewed(x, itemgetter(index), lambda g: squeeze(g, added), key, lambda t: expand_dims(t, added))
 
 
 @public
@@ -299,7 +311,7 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
     if isinstance(x, Expr):
         return x[tuple([0 if i in axes else slice(None) for i in range(x.ndim)])]
     take = methodcaller("squeeze", axes) if axes else methodcaller("view")
-    return viewed(x, take, lambda g: expand_dims(g, axes), key)
+    return viewed(x, take, lambda g: expand_dims(g, axes), key, lambda t: squeeze(t, axes))
 
 
 @public
@@ -316,7 +328,8 @@ def broadcast_to(x: Array, /, shape: Shape) -> Array:
         return result
     try:
         # The tape itself sums a gradient to the shape of its input.
-        return viewed(x, partial(_broadcast, sizes, getattr(x, "device", None)), lambda g: g, key)
+        take = partial(_broadcast, sizes, getattr(x, "device", None))
+        return viewed(x, take, lambda g: g, key, lambda t: broadcast_to(t, sizes))
     except ValueError:
         raise ValueError(f"broadcast_to: shape {x.shape} does not broadcast to {sizes}") from None
 
@@ -351,7 +364,11 @@ def flip(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
     if (result := known(x, key)) is not None:
         return result
     index = (*(slice(None, None, -1) if i in axes else slice(None) for i in range(x.ndim)), ...)
-    return viewed(x, itemgetter(index), lambda g: flip(g, axes), key)
+
+    def flipped(g: Array) -> Array:
+        return flip(g, axes)
+
+    return viewed(x, itemgetter(index), flipped, key, flipped)
 
 
 @public
@@ -395,7 +412,8 @@ def _rolled(x: Array, shifts: tuple[int, ...]) -> Array:
         result = active.rolled(x, before)
     if result is None:
         result = remap(x, x.shape, before, "wrap")
-    return recorded("roll", x, result, lambda g: _rolled(g, tuple(-shift for shift in shifts)))
+    back = tuple(-shift for shift in shifts)
+    return recorded("roll", x, result, lambda g: _rolled(g, back), lambda t: _rolled(t, shifts))
 
 
 @fuse(static=("lower",))

@@ -19,7 +19,10 @@ from .array.layout import Layout
 from .autodiff import tape, writes
 from .autodiff.cotangents import (
     Meta,
+    Tangent,
+    broadcasts,
     conform,
+    describe,
     is_array,
     is_float,
     meta,
@@ -27,6 +30,7 @@ from .autodiff.cotangents import (
     registered,
     zeros_like,
 )
+from .autodiff.forward import Forward, transposed
 from .autodiff.state import opened, refuse_in_fused, resume, state
 from .autodiff.tape import Tape
 from .cache import Cache
@@ -100,6 +104,11 @@ class Function:
     was broadcast. The gradients that ``backward`` takes may have strides of 0. ``backward`` can itself be
     differentiated if it consists of differentiable operations on saved arrays.
 
+    It may define a third one for :func:`cukern.jvp`: ``jvp(ctx, *tangents)`` takes one tangent per argument of
+    ``apply``, None for an argument that has none, and returns one per output, None for zeros. The tangent of an
+    argument that is a pytree is a pytree of the same structure, with None where there is none. By default tangents are
+    the derivative of ``backward``, a linear function, with respect to the gradients.
+
     >>> import cukern as ck
     >>> class Cube(ck.Function):
     ...     @staticmethod
@@ -123,7 +132,7 @@ class Function:
 
     def __init_subclass__(cls) -> None:
         """Refuse methods of objects."""
-        for name in ("forward", "backward"):
+        for name in ("forward", "backward", "jvp"):
             if inspect.isfunction(vars(cls).get(name)):
                 raise TypeError(
                     f"{cls.__name__}.{name}: expected a static method: write @staticmethod above it"
@@ -138,6 +147,11 @@ class Function:
     def backward(ctx: Any, *grads: Any) -> Any:
         """Compute the gradients of the arguments from those of the outputs."""
         raise NotImplementedError("a Function defines backward(ctx, *grads)")
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        """Compute the tangents of the outputs from those of the arguments."""
+        raise NotImplementedError("a Function without jvp(ctx, *tangents) has that of its backward")
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
@@ -522,7 +536,9 @@ class _Rule:
         self.single = all(one is _SINGLE for one in held)
         #: Those of the outputs that have cotangents; None if these are all, and nothing else is recorded.
         self.positions = None if len(live) == len(outputs) == len(recorded) else tuple(live)
-        self.operation = tape.Operation(cls.__name__, self.inputs, tuple(recorded), self.pull, False)
+        self.operation = tape.Operation(
+            cls.__name__, self.inputs, tuple(recorded), self.pull, False, jvp=self.push
+        )
 
     def pull(
         self,
@@ -564,15 +580,61 @@ class _Rule:
                         break
         return gradients
 
+    def push(
+        self, tangents: Sequence[Array | None], saved: Sequence[Array | None], ctx: Context
+    ) -> Sequence[Tangent]:
+        """The tangents of a call's outputs, by ``jvp``, or by ``backward`` where there is none."""
+        cls = self.cls
+        live = range(len(self.outputs)) if self.positions is None else self.positions
+        made: list[Tangent]
+        if cls.jvp is Function.jvp:
+            made = transposed(self.operation, tangents, saved, (ctx,), len(live))
+        else:
+            ctx.needs_input_grad = _needs(self.held, [one is not None for one in tangents])
+            ctx._saved = tuple(saved)
+            returned = cls.jvp(ctx, *self._together(tangents))
+            given = returned if isinstance(returned, tuple) else (returned,)
+            if len(given) != len(self.outputs):
+                raise GradientError(
+                    f"{cls.__name__}: jvp must return a tangent or None for each of the {len(self.outputs)} outputs, "
+                    f"returned {len(given)}"
+                )
+            made = [self._tangent(given[i], i) for i in live]
+        unknown = GradientError(_UNKNOWN.format(cls.__name__))
+        return [*made, *(unknown for _ in self.operation.output_forms[len(live) :])]
+
+    def _together(self, tangents: Sequence[Array | None]) -> list[Any]:
+        """The tangent of each argument, from those of the arrays."""
+        rest = iter(tangents)
+        together: list[Any] = []
+        for count, structure, which in self.held:
+            if structure is not None:
+                together.append(structure.unflatten([next(rest) if array else None for array in which]))
+            else:
+                together.append(next(rest) if count else None)
+        return together
+
+    def _tangent(self, tangent: Any, output: int) -> Array | None:
+        """The tangent of an output, checked."""
+        like = self.outputs[output]
+        if tangent is None or like is None:
+            return None
+        fits = isinstance(tangent, Array) and is_float(tangent.dtype) and tangent.device is like.device
+        if not fits or not broadcasts(tangent.shape, like.shape):
+            what = f"{describe(tangent)} on {tangent.device}" if is_array(tangent) else type(tangent).__name__
+            raise GradientError(
+                f"{self.cls.__name__}: jvp: the tangent of output {output}: expected a floating array that "
+                f"broadcasts to {like.shape} on {like.device}, or None, got {what}"
+            )
+        found: Array = tangent
+        return found
+
     def _given(self, cotangents: Sequence[Any]) -> list[Any]:
         """The cotangent of each output, from those of the recorded arrays."""
         assert self.positions is not None
         for cotangent in cotangents[len(self.positions) :]:
             if cotangent is not None:
-                raise GradientError(
-                    f"{self.cls.__name__}: backward reads a saved array that is neither an argument nor an output, so "
-                    "it cannot be differentiated again; save those, or return that array as an output too"
-                )
+                raise GradientError(_UNKNOWN.format(self.cls.__name__))
         given: list[Any] = [None] * len(self.outputs)
         for i, cotangent in zip(self.positions, cotangents, strict=False):
             given[i] = cotangent
@@ -636,6 +698,10 @@ class _Rule:
         return list(itertools.compress(found, which))
 
 
+_UNKNOWN = (
+    "{}: backward reads a saved array that is neither an argument nor an output, so it cannot be differentiated again; "
+    "save those, or return that array as an output too"
+)
 #: By the class of a Function and the forms of a call.
 _rules: Cache[tuple[Any, ...], _Rule] = Cache()
 
@@ -718,8 +784,8 @@ def reads(f: Callable[[], object]) -> list[Array]:
 
 
 def recording_gradients() -> bool:
-    """Whether a tape keeps records in this thread: not one of what a checkpointed function reads."""
-    return any(type(one) is not _Capture for one in tape.active())
+    """Whether a tape keeps records in this thread: not one of what a checkpointed function reads, nor forward mode."""
+    return any(not isinstance(one, (_Capture, Forward)) for one in tape.active())
 
 
 def checkpoint(f: Callable[P, R]) -> Callable[P, R]:

@@ -233,7 +233,7 @@ def _mismatch(gradient: object, like: Likeness) -> str:
     """Why ``gradient`` cannot be a gradient of ``like``, or the empty string."""
     if not is_array(gradient):
         return f"must be an array or None, got {type(gradient).__name__}"
-    if gradient.shape != like.shape and not _broadcasts(like.shape, gradient.shape):
+    if gradient.shape != like.shape and not broadcasts(like.shape, gradient.shape):
         return f"has shape {gradient.shape}; expected {like.shape}, or a shape that it broadcasts to"
     if gradient.dtype != like.dtype and not is_float(gradient.dtype):
         return f"has dtype {gradient.dtype}; expected {like.dtype}"
@@ -243,7 +243,8 @@ def _mismatch(gradient: object, like: Likeness) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Whether arrays of ``shape`` broadcast to the shape ``to``."""
     if len(shape) > len(to):
         return False
     return all(n in (1, m) for n, m in zip(reversed(shape), reversed(to), strict=False))

@@ -75,7 +75,13 @@ class Segments(NamedTuple):
 
 def total(x: Array, segments: Segments) -> Array:
     """The sums of the segments of ``x`` (outer, count, inner): (outer, number, inner)."""
-    return recorded("segment_sum", x, segments.combined(x), lambda g: _spread_later(g, segments))
+    return recorded(
+        "segment_sum",
+        x,
+        segments.combined(x),
+        lambda g: _spread_later(g, segments),
+        lambda t: total(t, segments),
+    )
 
 
 def _spread_later(g: Array, segments: Segments) -> Array:
@@ -91,7 +97,7 @@ def spread(y: Array, segments: Segments) -> Array:
     """For each row the value of its segment: (outer, count, inner) for ``y`` (outer, number, inner)."""
     outer, number, inner = y.shape
     result = gathered(y, segments.ids, outer, number, inner)
-    return recorded("take", y, result, lambda g: total(g, segments))
+    return recorded("take", y, result, lambda g: total(g, segments), lambda t: spread(t, segments))
 
 
 def _counts(segments: Segments, like: Array) -> Array:

@@ -99,7 +99,13 @@ def permuted(x: Array, indices: Array, mode: Literal["gather", "scatter"]) -> Ar
         values = (*arrays, x.size, x.shape[-1], piece)
         launch(device, kernel, divide_up(x.size, block * piece), block, values)
     back: Literal["gather", "scatter"] = "scatter" if mode == "gather" else "gather"
-    return recorded("permuted", x, Array._wrap(result, device), lambda g: permuted(g, indices, back))
+    return recorded(
+        "permuted",
+        x,
+        Array._wrap(result, device),
+        lambda g: permuted(g, indices, back),
+        lambda t: permuted(t, indices, mode),
+    )
 
 
 def along(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
@@ -117,7 +123,13 @@ def sorted_along(x: Array, axis: int, descending: bool) -> tuple[Array, Array]:
     rows = moveaxis(x, axis, -1)
     with tape.stop_recording():
         keys, indices = sorted_rows(rows, True, descending)
-    result = recorded("sort", rows, keys, lambda g: permuted(g, indices, "scatter"))
+    result = recorded(
+        "sort",
+        rows,
+        keys,
+        lambda g: permuted(g, indices, "scatter"),
+        lambda t: permuted(t, indices, "gather"),
+    )
     return moveaxis(result, -1, axis), moveaxis(indices, -1, axis)
 
 

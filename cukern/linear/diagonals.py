@@ -36,7 +36,13 @@ def from_diagonal(x: Array, rows: int, columns: int, offset: int) -> Array:
     data = zeros(x.device, (*x.shape[:-1], rows, columns), x.dtype)
     _diagonal_view(raw(data), x.device.xp, offset)[...] = raw(x._data)
     result = Array._wrap(data, x.device)
-    return recorded("from_diagonal", x, result, lambda g: diagonal(g, offset, -2, -1))
+    return recorded(
+        "from_diagonal",
+        x,
+        result,
+        lambda g: diagonal(g, offset, -2, -1),
+        lambda t: from_diagonal(t, rows, columns, offset),
+    )
 
 
 @public
@@ -60,7 +66,13 @@ def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Ar
     moved = moveaxis(x, axes, (-2, -1))
     rows, columns = moved.shape[-2:]
     result = view(x, _diagonal_view(moved._data, x.device.xp, offset))
-    return recorded("diagonal", moved, result, lambda g: from_diagonal(g, rows, columns, offset))
+    return recorded(
+        "diagonal",
+        moved,
+        result,
+        lambda g: from_diagonal(g, rows, columns, offset),
+        lambda t: diagonal(t, offset, -2, -1),
+    )
 
 
 @by_numpy("trace", warns=True)

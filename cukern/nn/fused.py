@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from ..elementwise.graph import Expr, input_node, tracing
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program, program, roots_from
 from ..function import Function
-from ..transforms import vjp
+from ..transforms import jvp, vjp
 
 #: An elementwise function that an operation applies to its result.
 Activation = Callable[[Array], Array]
@@ -250,15 +250,20 @@ class _Pullback(Function):
 
     @staticmethod
     def backward(ctx: Any, *seconds: Array) -> tuple[Array | None, ...]:
-        count = len(ctx.wanted)
-
-        def gradients(*arrays: Array) -> tuple[Array, ...]:
-            result, pullback = vjp(ctx.reference, *arrays[:count])
-            cotangents = arrays[count:]
-            return _chosen(pullback(cotangents if isinstance(result, tuple) else cotangents[0]), ctx.wanted)
-
-        _, pullback = vjp(gradients, *ctx.saved_arrays)
+        _, pullback = vjp(partial(_Pullback._composed, ctx), *ctx.saved_arrays)
         return (None, None, None, *pullback(seconds))
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Array | None) -> tuple[Array, ...]:
+        made: tuple[Array, ...] = _along(partial(_Pullback._composed, ctx), ctx.saved_arrays, tangents[3:])
+        return made
+
+    @staticmethod
+    def _composed(ctx: Any, *arrays: Array) -> tuple[Array, ...]:
+        count = len(ctx.wanted)
+        result, pullback = vjp(ctx.reference, *arrays[:count])
+        cotangents = arrays[count:]
+        return _chosen(pullback(cotangents if isinstance(result, tuple) else cotangents[0]), ctx.wanted)
 
 
 def _chosen(gradients: Sequence[Array | None], wanted: Sequence[bool]) -> tuple[Array, ...]:
@@ -335,8 +340,36 @@ def _operation(
         gradients = fused_vjp(lambda: kernels(kept, cotangents, wanted), reference, own, cotangents, wanted)
         return list(itertools.compress(gradients, given))
 
+    def push(tangents: Sequence[Array | None], kept: Sequence[Any]) -> Sequence[Array]:
+        present = list(itertools.compress(kept, given))
+        tangent = _along(_of_given(reference, given), present, tangents)
+        return tangent if isinstance(tangent, tuple) else (tangent,)
+
     forms = [one._planned() for one in primals if one is not None]
-    return tape.Operation(name, forms, [one._planned() for one in outputs], pull)
+    return tape.Operation(name, forms, [one._planned() for one in outputs], pull, jvp=push)
+
+
+def _of_given(reference: Callable[..., Any], given: Sequence[bool]) -> Callable[..., Any]:
+    """The function ``reference`` of those of its arguments that are given, the others None."""
+
+    def of_given(*arrays: Array) -> Any:
+        own = iter(arrays)
+        return reference(*(next(own) if is_given else None for is_given in given))
+
+    return of_given
+
+
+def _along(f: Callable[..., Any], arrays: Sequence[Array], tangents: Sequence[Array | None]) -> Any:
+    """The derivative of ``f`` along tangents, None for arrays that are constant."""
+    moving = [i for i, tangent in enumerate(tangents) if tangent is not None]
+
+    def of_moving(*own: Array) -> Any:
+        given = list(arrays)
+        for i, array in zip(moving, own, strict=True):
+            given[i] = array
+        return f(*given)
+
+    return jvp(of_moving, [arrays[i] for i in moving], [tangents[i] for i in moving])[1]
 
 
 def fused_vjp(
@@ -364,17 +397,12 @@ def fused_vjp(
                 made[i] = None
         return tuple(made)
     given = [primal is not None for primal in primals]
-
-    def of_given(*arrays: Array) -> Any:
-        own = iter(arrays)
-        return reference(*(next(own) if is_given else None for is_given in given))
-
     present = [primal for primal in primals if primal is not None]
     wanted_present = tuple(itertools.compress(wanted, given))
     gradients = iter(
         _Pullback.apply(
             lambda: list(itertools.compress(kernels(), given)),
-            of_given,
+            _of_given(reference, given),
             wanted_present,
             *present,
             *cotangents,

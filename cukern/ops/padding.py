@@ -203,14 +203,17 @@ def _constant(x: Array, widths: Pairs, values: Pairs) -> Array:
     before = [width[0] for width in widths]
     data = remap(x, _shape(x, widths), before, "constant", ends, order=x._planned().order)
     key = tuple(slice(start, start + n) for start, n in zip(before, x.shape, strict=True))
-    return recorded("pad", x, data, lambda g: g[key])
+    zeros = [(0, 0)] * x.ndim
+    return recorded("pad", x, data, lambda g: g[key], lambda t: _constant(t, widths, zeros))
 
 
 def _extended(x: Array, widths: Pairs, mode: str) -> Array:
     before = [width[0] for width in widths]
     data = remap(x, _shape(x, widths), before, mode, order=x._planned().order)
     sizes = x.shape
-    return recorded("pad", x, data, lambda g: folded(g, sizes, before, mode))
+    return recorded(
+        "pad", x, data, lambda g: folded(g, sizes, before, mode), lambda t: _extended(t, widths, mode)
+    )
 
 
 def _oddly_reflected(x: Array, widths: Pairs, mode: str) -> Array:

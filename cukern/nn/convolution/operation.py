@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -11,7 +12,7 @@ from ... import namespace as ops
 from ...array import Array
 from ...array.layout import Layout
 from ...autodiff import tape
-from ...elementwise.function import pulled
+from ...elementwise.function import pulled, pushed
 from ...elementwise.graph import Expr, input_node
 from ...elementwise.program import Derivative, Program, program
 from ...function import Function
@@ -44,10 +45,12 @@ class _Convolution(Function):
         y = convolve(x, weight, operands, windows, size, transposed, last, made)
         needs = ctx.needs_input_grad
         ctx.windows, ctx.transposed, ctx.back = windows, transposed, None
+        ctx.made, ctx.own = made, (windows, size, transposed, last)
         ctx.layouts = x._planned(), weight._planned()
         then: tuple[Array, ...] = ()
         if made is not None and True in needs:
-            ctx.back, read, results = _derived(made, (needs[0] or needs[1], needs[2])[: 1 + len(operands)])
+            ctx.needs = (needs[0] or needs[1], needs[2])[: 1 + len(operands)]
+            ctx.back, read, results = _derived(made, ctx.needs)
             then = (*(operands[k - 1] for k in read), *[y] * results) if read else (y,) * results
         ctx.save_for_backward(x if needs[1] else None, weight if needs[0] else None, *then)
         return y
@@ -76,6 +79,20 @@ class _Convolution(Function):
             dweight = compute(*pair, windows, filters.shape[2:], is_channels_last(filters))
         return dx, dweight, dbias, None, None, None, None, None
 
+    @staticmethod
+    def jvp(ctx: Any, dx: Array | None, dweight: Array | None, dbias: Array | None, *static: None) -> Any:
+        x, weight, *then = ctx.saved_arrays
+        parts = [] if dx is None else [_Convolution.apply(dx, weight, None, *ctx.own, None)]
+        if dweight is not None:
+            parts.append(_Convolution.apply(x, dweight, None, *ctx.own, None))
+        dy = functools.reduce(ops.add, parts) if parts else None
+        if ctx.made is None:
+            return dy
+        column = (-1, *(1,) * (ctx.layouts[0].ndim - 2))
+        read = [ops.reshape(one, column) if one.ndim == 1 else one for one in then]
+        tangents = [dy, None if dbias is None else ops.reshape(dbias, column)][: len(ctx.made.inputs)]
+        return pushed(ctx.made, ctx.needs, ctx.back, tangents, read)[0]
+
 
 class _Weights(Function):
     """The gradient of a convolution's weights: bilinear in that of the output, and in the image."""
@@ -86,7 +103,7 @@ class _Weights(Function):
     def forward(
         ctx: Any, output: Array, image: Array, windows: Windows, kernel: tuple[int, ...], last: bool
     ) -> Array:
-        ctx.windows = windows
+        ctx.windows, ctx.own = windows, (windows, kernel, last)
         ctx.save_for_backward(output, image)
         return weights_gradient(output, image, windows, kernel, last)
 
@@ -102,6 +119,15 @@ class _Weights(Function):
             own = image.shape[2:], True, _last(image)
             d_image = _Convolution.apply(output, second, None, windows, *own, None)
         return d_output, d_image, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, d_output: Array | None, d_image: Array | None, *static: None) -> Array:
+        output, image = ctx.saved_arrays
+        parts = [] if d_output is None else [_Weights.apply(d_output, image, *ctx.own)]
+        if d_image is not None:
+            parts.append(_Weights.apply(output, d_image, *ctx.own))
+        made: Array = functools.reduce(ops.add, parts)
+        return made
 
 
 @lru_cache(maxsize=1024)

@@ -40,6 +40,11 @@ class _Pool2d(Function):
         (winners,) = ctx.saved_arrays
         return _Pool2dGradient.apply(dy, winners, ctx.shape, ctx.windows), None, None
 
+    @staticmethod
+    def jvp(ctx: Any, dx: Array, *static: None) -> Array:
+        (winners,) = ctx.saved_arrays
+        return _pooled(dx, winners, ctx.windows)
+
 
 class _Pool2dGradient(Function):
     """Linear in ``dy``: of a maximum each element is added to its window's winner, and gets its own cotangent there."""
@@ -51,15 +56,25 @@ class _Pool2dGradient(Function):
         ctx: Any, dy: Array, winners: Array | None, x_shape: tuple[int, ...], windows: Windows
     ) -> Array:
         ctx.save_for_backward(winners)
-        ctx.windows = windows
+        ctx.shape, ctx.windows = x_shape, windows
         return families.gradient(dy, x_shape, windows, winners)
 
     @staticmethod
     def backward(ctx: Any, second: Array) -> tuple[Array | None, ...]:
         (winners,) = ctx.saved_arrays
-        if winners is None:
-            return _Pool2d.apply(second, ctx.windows, False), None, None, None
-        return _at_winners(second, winners, ctx.windows), None, None, None
+        return _pooled(second, winners, ctx.windows), None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, second: Array, *static: None) -> Array:
+        (winners,) = ctx.saved_arrays
+        return _Pool2dGradient.apply(second, winners, ctx.shape, ctx.windows)  # type: ignore[no-any-return]
+
+
+def _pooled(x: Array, winners: Array | None, windows: Windows) -> Array:
+    """The average of each window, or the element at its winner."""
+    if winners is None:
+        return _Pool2d.apply(x, windows, False)  # type: ignore[no-any-return]
+    return _at_winners(x, winners, windows)
 
 
 def _at_winners(x: Array, winners: Array, windows: Windows) -> Array:

@@ -255,7 +255,7 @@ class _Pullback(Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Array | None) -> tuple[Array, ...]:
-        made: tuple[Array, ...] = _along(partial(_Pullback._composed, ctx), ctx.saved_arrays, tangents[3:])
+        made: tuple[Array, ...] = along(partial(_Pullback._composed, ctx), ctx.saved_arrays, tangents[3:])
         return made
 
     @staticmethod
@@ -342,7 +342,7 @@ def _operation(
 
     def push(tangents: Sequence[Array | None], kept: Sequence[Any]) -> Sequence[Array]:
         present = list(itertools.compress(kept, given))
-        tangent = _along(_of_given(reference, given), present, tangents)
+        tangent = along(_of_given(reference, given), present, tangents)
         return tangent if isinstance(tangent, tuple) else (tangent,)
 
     forms = [one._planned() for one in primals if one is not None]
@@ -359,7 +359,7 @@ def _of_given(reference: Callable[..., Any], given: Sequence[bool]) -> Callable[
     return of_given
 
 
-def _along(f: Callable[..., Any], arrays: Sequence[Array], tangents: Sequence[Array | None]) -> Any:
+def along(f: Callable[..., Any], arrays: Sequence[Array], tangents: Sequence[Array | None]) -> Any:
     """The derivative of ``f`` along tangents, None for arrays that are constant."""
     moving = [i for i, tangent in enumerate(tangents) if tangent is not None]
 

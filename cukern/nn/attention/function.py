@@ -21,7 +21,7 @@ from ...kernel.strides import broadcast_shapes
 from ...random import Generator
 from ...transforms import vjp
 from ..dropout import Draw, drawn, require_probability
-from ..fused import common_dtype, fused_vjp, is_int
+from ..fused import along, common_dtype, fused_vjp, is_int
 from . import masks
 from .conditions import condition_blocks, condition_of
 from .families import backward, forward
@@ -90,6 +90,12 @@ def _computed(
         call = form.call(arrays, (starts_q, starts_k), None if kinds is None else masks.Blocks(kinds, bits))
         return _gradients(call, arrays, made, statistics, cotangents, needs)
 
+    def push(tangents: Sequence[Array | None], saved: Sequence[Any]) -> tuple[Array, ...]:
+        *arrays, starts_q, starts_k, kinds, bits, _, _ = saved
+        call = form.call(arrays, (starts_q, starts_k), None if kinds is None else masks.Blocks(kinds, bits))
+        tangent: tuple[Array, ...] = along(lambda *own: composed(call, *own)[:2], arrays, tangents)
+        return tangent
+
     with tape.stop_recording():
         bits = dtypes.info(arrays[0].dtype).narrow
         blocks = None if mask is None else masks.mask_blocks(mask, bits)
@@ -109,7 +115,7 @@ def _computed(
         known = None if form.draw is not None else (form, forms)
         operation = None if known is None else _operations.get(known)
         if operation is None:
-            operation = tape.Operation("attention", forms, outputs, pull, False)
+            operation = tape.Operation("attention", forms, outputs, pull, False, jvp=push)
             if known is not None:
                 _operations.keep(known, operation)
         tape.record_tracked(operation, keys, (made, lse), saved, tapes)

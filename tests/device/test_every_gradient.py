@@ -1,7 +1,8 @@
 """Every floating argument of every public function: its gradient is right, or asking for it is an error.
 
 A call is probed by each of its arguments in turn, a Python float as a 0-d array. The gradient of a random combination
-of the floating results is compared with a central difference along a random direction; a refusal is a TypeError, a
+of the floating results is compared with a central difference along a random direction, and so is that of the results'
+tangents; a refusal is a TypeError, a
 ValueError or a GradientError. So a gradient that is zero or None where the value depends on the argument fails here.
 
 The calls are the cases of ``cases_*.py``, the rows, the reductions, and ``CALLS`` of ``gradient_calls.py``. A new
@@ -103,6 +104,9 @@ def probe(call: Call, where: Path, value: Any) -> str:
 
     want = (total(1.0) - total(-1.0)) / (2 * STEP)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=f"{call.id}: argument {where}")
+    _, tangents = ck.jvp(lambda x: run(call, where, x), [ck.asarray(value)], [ck.asarray(direction)])
+    ahead = sum(float((one.numpy() * w).sum()) for one, w in zip(tangents, weights, strict=True))
+    np.testing.assert_allclose(ahead, got, rtol=1e-6, atol=1e-7, err_msg=f"{call.id}: tangents of {where}")
     return "right"
 
 

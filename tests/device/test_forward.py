@@ -334,7 +334,7 @@ SCALE += "{ << index >> i = blockIdx.x * << block_x >> + threadIdx.x; if (i < n)
 
 
 def test_kernels_have_tangents_in_functions_alone() -> None:
-    kernel = ck.Kernel(SCALE, "scale")
+    kernel = ck.Kernel(SCALE)
 
     def launched(x: Any) -> Any:
         y = ck.empty_like(x)
@@ -375,7 +375,10 @@ def test_checkpoints() -> None:
     with ck.Tape(recompute=True) as tape:
         tape.watch(x)
         y = ck.hvp(lambda x: f(x).sum(), [x], [x])[1][0]
-    assert_close(tape.gradient(y, x), ck.vjp(lambda x: ck.hvp(lambda x: f(x).sum(), [x], [x])[1][0], x)[1](y * 0 + 1)[0])
+    assert_close(
+        tape.gradient(y, x),
+        ck.vjp(lambda x: ck.hvp(lambda x: f(x).sum(), [x], [x])[1][0], x)[1](y * 0 + 1)[0],
+    )
 
 
 def test_in_and_around_jit() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from cukern.array import Storage
 from cukern.autodiff import cotangents, tape
+from cukern.autodiff.forward import Forward
 from cukern.autodiff.tape import Tape
 
 
@@ -66,6 +67,7 @@ def plain_algebra(monkeypatch):
         ones=lambda shape, dtype, device: Plain(np.ones(shape, dtype)),
         cast=lambda a, dtype: a,
         reshape=lambda a, shape: Plain(a.data.reshape(shape)),
+        broadcast=lambda a, shape: Plain(np.broadcast_to(a.data, shape)),
     )
 
 
@@ -83,6 +85,17 @@ def test_third_order_and_broadcasting():
     np.testing.assert_array_equal(by_scale.data, (x.data**3).sum())
     np.testing.assert_array_equal(second.data, 12 * x.data)
     np.testing.assert_array_equal(third.data, [12.0, 12.0, 12.0])
+
+
+def test_tangents_follow_from_cotangents():
+    x, direction = Plain([1.0, 2.0, 3.0]), Plain([1.0, 0.0, 10.0])
+    with Tape() as outer:
+        outer.watch(x)
+        with Forward([x], [direction]) as inner:
+            y = multiply(x, multiply(x, x))
+        (tangent,) = inner.tangents_of([y])
+    np.testing.assert_array_equal(tangent.data, 3 * x.data**2 * direction.data)
+    np.testing.assert_array_equal(outer.gradient(tangent, x).data, 6 * x.data * direction.data)
 
 
 def test_saved_array_written_since():

@@ -30,7 +30,6 @@ from .autodiff.cotangents import (
     registered,
     zeros_like,
 )
-from .autodiff.forward import Forward, transposed
 from .autodiff.state import opened, refuse_in_fused, resume, state
 from .autodiff.tape import Tape
 from .cache import Cache
@@ -584,6 +583,8 @@ class _Rule:
         self, tangents: Sequence[Array | None], saved: Sequence[Array | None], ctx: Context
     ) -> Sequence[Tangent]:
         """The tangents of a call's outputs, by ``jvp``, or by ``backward`` where there is none."""
+        from .autodiff.forward import transposed  # many programs have no forward mode
+
         cls = self.cls
         live = range(len(self.outputs)) if self.positions is None else self.positions
         made: list[Tangent]
@@ -738,6 +739,8 @@ class _Capture(Tape):
     A write to what they track is refused as one to a watched array is: the backward would write it again.
     """
 
+    _keeps = False
+
     def __init__(self) -> None:
         super().__init__()
         self.read: dict[int, Array] = {}
@@ -784,8 +787,8 @@ def reads(f: Callable[[], object]) -> list[Array]:
 
 
 def recording_gradients() -> bool:
-    """Whether a tape keeps records in this thread: not one of what a checkpointed function reads, nor forward mode."""
-    return any(not isinstance(one, (_Capture, Forward)) for one in tape.active())
+    """Whether a tape keeps records in this thread."""
+    return any(one._keeps for one in tape.active())
 
 
 def checkpoint(f: Callable[P, R]) -> Callable[P, R]:

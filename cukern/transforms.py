@@ -14,7 +14,6 @@ from .array import Array
 from .array.creation import asarray, device_of
 from .autodiff import tape
 from .autodiff.cotangents import float_leaves, is_array, is_float
-from .autodiff.forward import Forward, Linear
 from .autodiff.tape import Tape
 from .device import Device
 from .elementwise.function import astype
@@ -330,6 +329,8 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     >>> tangent.tolist()
     [3.0, 2.0]
     """
+    from .autodiff.forward import Forward  # many programs have no forward mode
+
     own = _primals(primals)
     directions = _tangents(own, tangents, "jvp")
     with Forward(pytree.leaves(own), directions) as forward:
@@ -360,6 +361,8 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
     >>> f_jvp(ck.asarray([1.0, 0.0])).tolist(), f_jvp(ck.asarray([1.0, 1.0])).tolist()
     ([2.0, 0.0], [2.0, 4.0])
     """
+    from .autodiff.forward import Linear
+
     own = _primals(primals)
     value, inner = _recorded(f, own)
     leaves = float_leaves(value, "linearize: result")
@@ -402,6 +405,8 @@ def _along_gradient(
     f: Callable[..., Any], own: Sequence[Any], directions: Sequence[Array]
 ) -> tuple[Any, tuple[Any, ...]]:
     """:func:`hvp` of new arrays: the gradient's derivative, forward over reverse."""
+    from .autodiff.forward import Forward
+
     with Forward(pytree.leaves(own), directions) as forward:
         value, gradients = value_and_grad(f, range(len(own)))(*own)
     found = forward.tangents_of(pytree.leaves(gradients))

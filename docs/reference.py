@@ -25,7 +25,8 @@ _OWN = {
     "Kernels": {"Kernels": "Kernel add_templates fuse elementwise reduction"},
     "Derivatives": {
         "Tape and Function": "Tape stop_recording stop_gradient checkpoint Function once_differentiable",
-        "Transformations": "grad value_and_grad elementwise_grad vjp jvp linearize hvp hessian_vector_product jacobian hessian",
+        "Transformations": "grad value_and_grad elementwise_grad vjp jvp linearize hvp hessian_vector_product jacobian "
+        "hessian",
     },
     "Devices, settings and errors": {
         "Devices": "device devices Device check_indices load_bundle",

@@ -58,6 +58,8 @@ class Forward(Tape):
         tangents: of the same shapes, dtypes and devices.
     """
 
+    _keeps = False
+
     def __init__(self, primals: Sequence[Array], tangents: Sequence[Array]) -> None:
         super().__init__()
         self.watch(primals)

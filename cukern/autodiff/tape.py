@@ -298,6 +298,7 @@ class Tape:
     _opaque: MutableMapping[Storage, Opaque] = _NOTHING
     _thread: dict[str, Any] | None = None  # the state of the thread in which it records
     _consumed = False
+    _keeps = True  # records, for gradients
 
     def __init__(self, persistent: bool = False, recompute: bool = False) -> None:
         self.persistent, self.recompute = persistent, recompute

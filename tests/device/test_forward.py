@@ -141,7 +141,7 @@ def test_linearize_is_differentiable_itself() -> None:
 
 def test_tangents_share_no_memory() -> None:
     x, t = f64(X), f64([1.0, 2.0, 3.0])
-    value, (first, second, third) = ck.jvp(lambda x: (x, x, ck.zeros(3, dtype="float64")), [x], [t])
+    _, (first, second, third) = ck.jvp(lambda x: (x, x, ck.zeros(3, dtype="float64")), [x], [t])
     first[0] = second[1] = third[2] = 9.0
     assert_close(t, [1.0, 2.0, 3.0])
     assert_close(second, [1.0, 9.0, 3.0])

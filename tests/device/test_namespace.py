@@ -251,7 +251,18 @@ def check_gradients(case: Case, order: int) -> None:
         floats = [one for one in results(made) if isinstance(one, ck.Array) and one.dtype in dtypes.FLOATS]
         return floats[0] if len(floats) == 1 else tuple(floats)
 
-    assert gradcheck(f, [ck.asarray(value) for value in moving], order=order)
+    primals = [ck.asarray(value) for value in moving]
+    assert gradcheck(f, primals, order=order)
+    rng = np.random.default_rng(1)
+    value, pullback = ck.vjp(f, *primals)
+    tangents, cotangents = (
+        ck.tree.map(lambda one: ck.asarray(rng.uniform(0.5, 1.0, one.shape), dtype=one.dtype), tree)
+        for tree in (primals, value)
+    )
+    _, ahead = ck.jvp(f, primals, tangents)
+    pairs = (results(ahead), results(cotangents)), (results(pullback(cotangents)), tangents)
+    along, back = (sum(float((x * y).sum()) for x, y in zip(*pair, strict=True)) for pair in pairs)
+    np.testing.assert_allclose(1 + along, 1 + back, rtol=1e-7)  # they may be rounding errors alone
 
 
 @pytest.mark.parametrize("case", DIFFERENTIABLE, ids=lambda case: case.id)

@@ -6,6 +6,7 @@ import functools
 import os
 import time
 from collections.abc import Callable
+from enum import Enum
 from types import MethodType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
@@ -18,8 +19,9 @@ from .cache import Cache
 from .capture import Captured, form_of, is_input, owners_of
 from .device import capture_hooks, current
 from .dtypes import get_default_dtype, info
-from .elementwise.pending import Launched, Trace
+from .elementwise.launches import Launched
 from .elementwise.script import Replay, taken_apart
+from .elementwise.trace import Trace
 from .launch.cost import bandwidth
 
 P = ParamSpec("P")
@@ -65,28 +67,32 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
     return Jitted(function)
 
 
+class _State(Enum):
+    """How the next call of a form runs the function."""
+
+    TRACED = 0
+    #: As it is, on the host, where arrays are computed at once: to see whether that takes less time.
+    TRIED = 1
+    #: As it is, since that took less.
+    PLAIN = 2
+    CAPTURED = 3
+    REPLAYED = 4
+
+
 class _Known(NamedTuple):
     """What the calls of one form have shown.
 
     Attributes:
-        form: what the first call did, and the numbers in it.
-        replay: repeats the launches, from the third call on; None if there is more to do.
-        captured: whether the function is captured from the third call on.
-        seconds: what the second call took, if its Python has to run on the host, where arrays are computed at once.
-        plain: whether the function is called as it is, since that has taken less time.
-        tried: whether there was a second call.
-        leaves: the results that are no arrays, and None for each array.
-        rebuilt: makes the results of their leaves.
+        form: what the last traced call did, and the numbers in it.
+        state: how the next one runs.
+        seconds: what the traced call took before it is tried without a trace.
+        replay: repeats the launches with the arrays of a call, and returns its results.
     """
 
     form: Any
-    replay: Replay | None = None
-    captured: bool = False
+    state: _State = _State.TRACED
     seconds: float = 0.0
-    plain: bool = False
-    tried: bool = False
-    leaves: tuple[Any, ...] = ()
-    rebuilt: Callable[[list[Any]], Any] = list
+    replay: Callable[[list[Array]], Any] = list
 
 
 class Jitted(Generic[P, R]):
@@ -121,24 +127,25 @@ class Jitted(Generic[P, R]):
             known = self._known.get(key)
         except TypeError as error:
             raise TypeError(f"jit: expected arrays, modules and hashable constants; {error}") from None
-        if known is not None and known.replay is not None:
-            made = iter(known.replay(arrays))
-            again: R = known.rebuilt([next(made) if leaf is None else leaf for leaf in known.leaves])
+        state = None if known is None else known.state
+        if known is not None and state is _State.REPLAYED:
+            again: R = known.replay(arrays)
             return again
-        if known is not None and known.captured:
+        if state is _State.CAPTURED:
             return self._captured(*args, **kwargs)
+        if state is _State.PLAIN:
+            return self._function(*args, **kwargs)
         start = time.perf_counter()
-        if known is not None and known.seconds:
-            plain: R = self._function(*args, **kwargs)
-            if not known.plain:
-                faster = time.perf_counter() - start < known.seconds
-                self._known.keep(key, known._replace(plain=faster, seconds=known.seconds if faster else 0.0))
+        if known is not None and state is _State.TRIED:
+            plain = self._function(*args, **kwargs)
+            faster = time.perf_counter() - start < known.seconds
+            self._known.keep(key, known._replace(state=_State.PLAIN if faster else _State.TRACED))
             return plain
         active, result = self._run(args, kwargs, arrays)
         learnt = self._learnt(known, active, arrays, result)
-        if known is not None and not known.tried and learnt.replay is None and not learnt.captured:
-            learnt = learnt._replace(seconds=time.perf_counter() - start, tried=True)
-        self._known.keep(key, learnt._replace(tried=True) if known is not None else learnt)
+        if known is not None and not known.seconds and learnt.state is _State.TRACED:
+            learnt = learnt._replace(state=_State.TRIED, seconds=time.perf_counter() - start)
+        self._known.keep(key, learnt)
         return result
 
     @staticmethod
@@ -172,18 +179,23 @@ class Jitted(Generic[P, R]):
         leaves, rebuilt = taken_apart(result)
         slots = [script.slot(leaf) for leaf in leaves if isinstance(leaf, Array)]
         form = active.numbers, (*script.form(), *slots)
-        if known is None:
-            return _Known(form)
-        on_host = all(leaf.device.addressable for leaf in (*arrays, *leaves) if isinstance(leaf, Array))
-        if not _equal(known.form[0], form[0]):  # its Python has to run
-            return _Known(form)
+        learnt = _Known(form, seconds=0.0 if known is None else known.seconds)
+        if known is None or not _equal(known.form[0], form[0]):  # its Python has to run
+            return learnt
+        concerned = [x for x in (*arrays, *leaves) if isinstance(x, Array)]
+        on_host = all(x.device.addressable for x in concerned)
         if script.open or any(leaf is None for leaf in leaves) or not _equal(known.form[1], form[1]):
-            return _Known(form, captured=not on_host)
-        moved = sum(x.nbytes for x in (*arrays, *leaves) if isinstance(x, Array))
-        if not on_host and len(active.kernels) >= _MANY_LAUNCHES and moved <= _SMALL_BYTES:
-            return _Known(form, captured=True)
-        constants = tuple([None if isinstance(leaf, Array) else leaf for leaf in leaves])
-        return _Known(form, Replay(script, slots), leaves=constants, rebuilt=rebuilt)
+            return learnt if on_host else learnt._replace(state=_State.CAPTURED)
+        small = sum(x.nbytes for x in concerned) <= _SMALL_BYTES
+        if not on_host and len(active.kernels) >= _MANY_LAUNCHES and small:
+            return learnt._replace(state=_State.CAPTURED)
+        replay, constants = Replay(script, slots), [None if isinstance(x, Array) else x for x in leaves]
+
+        def again(arrays: list[Array]) -> Any:
+            made = iter(replay(arrays))
+            return rebuilt([next(made) if leaf is None else leaf for leaf in constants])
+
+        return learnt._replace(state=_State.REPLAYED, replay=again)
 
     def launches(self, *args: P.args, **kwargs: P.kwargs) -> list[Launched]:
         """What a call with these arguments launches; the function runs."""

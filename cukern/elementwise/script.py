@@ -161,13 +161,13 @@ class Script:
 
     Attributes:
         steps: what has been done.
-        outer: arrays that no step has made, with their slots: what the function refers to.
+        outer: by slots, arrays that no step has made, as long as they are there: what the function refers to.
         open: why the steps are not all that the function has done; "" while they are.
     """
 
     def __init__(self, arguments: Iterable[Array]) -> None:
         self.steps: list[Step] = []
-        self.outer: list[tuple[int, Array]] = []
+        self.outer: dict[int, Callable[[], Array | None]] = {}
         self.open = ""
         self._slots: dict[int, tuple[Callable[[], Array | None], int]] = {}
         self.count = 0
@@ -187,11 +187,7 @@ class Script:
 
     def made(self, x: Array) -> bool:
         """Whether a step has made an array."""
-        return (
-            self.known(x)
-            and self._slots[id(x)][1] >= self._arguments
-            and not any(x is y for _, y in self.outer)
-        )
+        return self.known(x) and self._arguments <= self.slot(x) not in self.outer
 
     def known(self, x: Array) -> bool:
         """Whether an array has a slot."""
@@ -203,7 +199,7 @@ class Script:
         if self.known(x):
             return self._slots[id(x)][1]
         slot = self.put(x)
-        self.outer.append((slot, x))
+        self.outer[slot] = weakref.ref(x)
         return slot
 
     def read(self, x: Array, seen: View | None, of: Array) -> Read:
@@ -215,7 +211,12 @@ class Script:
     def form(self) -> tuple[Any, ...]:
         """What is equal for two traces that did the same."""
         steps = [one.form if isinstance(one, (Seen, Call)) else one for one in self.steps]
-        return (*steps, *[(slot, Is(x)) for slot, x in self.outer])
+        return (*steps, *[(slot, Is(x())) for slot, x in self.outer.items()])
+
+    def end(self) -> None:
+        """Note that there are no more steps."""
+        if any(x() is None for x in self.outer.values()):
+            self.open = self.open or "it makes arrays by what is no step"
 
 
 def taken_apart(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
@@ -247,13 +248,13 @@ class Replay:
         self._steps = script.steps
         self._results = tuple(results)
         self._start: list[Any] = [None] * script.count
-        for slot, x in script.outer:
-            self._start[slot] = x
+        for slot, x in script.outer.items():
+            self._start[slot] = x()
         used: dict[int, int] = {}
         for i, step in enumerate(self._steps):
             for slot in _slots_of(step):
                 used[slot] = i
-        kept = {slot for slot, _ in script.outer} | set(results)
+        kept = {*script.outer, *results}
         self._ends: list[list[int]] = [[] for _ in self._steps]
         for slot, i in used.items():
             if slot not in kept:

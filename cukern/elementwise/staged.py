@@ -11,7 +11,7 @@ from .graph import Indexed, Node, Reshaped, Stage, View, input_node, order, stag
 from .program import Program
 
 if TYPE_CHECKING:
-    from .pending import Trace
+    from .launches import Launches
 
 #: Numbers of inputs from which they are the results of reductions.
 _RESULTS = 1 << 24
@@ -75,7 +75,7 @@ class Rows:
         stages: the reductions.
     """
 
-    def __init__(self, trace: Trace, shape: tuple[int, ...], axes: int) -> None:
+    def __init__(self, trace: Launches, shape: tuple[int, ...], axes: int) -> None:
         self._trace, self._shape, self._axes = trace, shape, axes
         self.operands: list[Node] = []
         self.stages: list[Stage] = []

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.elementwise import pending
+from cukern.elementwise import trace
 from cukern.reduction import row_program
 
 Random = np.random.Generator
@@ -145,7 +145,7 @@ ROWS: dict[str, tuple[Callable[..., Any], list[str]]] = {
 def test_reductions_of_rows_are_one_kernel(device: ck.Device, name: str) -> None:
     function, steps = ROWS[name]
     x = made(20, 40)
-    with pending.Trace("rows", [x]) as active:
+    with trace.Trace("rows", [x]) as active:
         found = function(x)
         active.settle(ck.tree.leaves(found))
     agree(found, function(x))
@@ -396,7 +396,7 @@ def test_errors_leave_nothing_open(device: ck.Device) -> None:
         f(x)
     x += 1
     assert kept[0].tolist() == [0.0] * 3
-    assert not pending.deferred.traced_threads
+    assert not trace.deferred.traced_threads
     with pytest.raises(ValueError, match="do not broadcast"):
         ck.jit(lambda x, y: x + y)(ck.zeros(2), ck.zeros(3))
     with pytest.raises(TypeError, match="jit: expected arrays, modules and hashable constants"):
@@ -512,8 +512,8 @@ def test_second_derivatives_of_rows(device: ck.Device) -> None:
 def test_many_random_programs_of_few_rows(
     device: ck.Device, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pending, "LEAST_ROWS", 2)
-    monkeypatch.setattr(pending, "LEAST_ELEMENTS", 2)
+    monkeypatch.setattr(trace, "LEAST_ROWS", 2)
+    monkeypatch.setattr(trace, "LEAST_ELEMENTS", 2)
     check_random_programs(range(first, first + 100))
 
 

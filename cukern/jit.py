@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from enum import Enum
 from types import MethodType
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from . import pytree
 from .array import Array
@@ -19,10 +19,10 @@ from .cache import Cache
 from .capture import Captured, form_of, is_input, owners_of
 from .device import capture_hooks, current
 from .dtypes import get_default_dtype, info
-from .elementwise.launches import Launched
-from .elementwise.script import Replay, taken_apart
-from .elementwise.trace import Trace
-from .launch.cost import bandwidth
+
+if TYPE_CHECKING:
+    from .elementwise.launches import Launched
+    from .elementwise.trace import Trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -164,6 +164,8 @@ class Jitted(Generic[P, R]):
 
     def _run(self, args: Any, kwargs: Any, arrays: list[Array], lines: bool = False) -> tuple[Trace, R]:
         """The function's result, and the trace of it."""
+        from .elementwise.trace import Trace
+
         with Trace(self._name, arrays, strict=True, lines=lines) as active:
             result = self._function(*args, **kwargs)
             active.settle(leaf for leaf in pytree.leaves(result) if isinstance(leaf, Array))
@@ -175,6 +177,8 @@ class Jitted(Generic[P, R]):
 
     def _learnt(self, known: _Known | None, active: Trace, arrays: list[Array], result: Any) -> _Known:
         """What is known after the first call of a form, or another one."""
+        from .elementwise.script import Replay, taken_apart
+
         script = active.script
         leaves, rebuilt = taken_apart(result)
         slots = [script.slot(leaf) for leaf in leaves if isinstance(leaf, Array)]
@@ -216,6 +220,9 @@ class Jitted(Generic[P, R]):
         time that it took by itself, in us, and the lines of the program that it computes. Times are missing where the
         function does more than to launch.
         """
+        from .elementwise.script import Replay
+        from .launch.cost import bandwidth
+
         arrays = self._form((args, kwargs))[1]
         active, _ = self._run(args, kwargs, arrays, lines=True)
         device = arrays[0].device if arrays else current()

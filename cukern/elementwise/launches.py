@@ -11,7 +11,7 @@ import numpy as np
 
 from ..array import Array
 from ..array.array import Storage
-from ..array.layout import Layout, fresh_layout, layout_of
+from ..array.layout import Layout, address, fresh_layout, layout_of
 from ..autodiff import tape
 from ..cache import Cache
 from ..device import trace_hooks
@@ -35,7 +35,7 @@ from .graph import (
 from .pending import Expression, Pending
 from .plan import Places, Plan, make_plan, places, run_into, source_of
 from .program import Program, compact
-from .script import Into, Launch, New, Read, Reduce, Script, Step
+from .script import Into, Launch, New, Read, Reduce, Script, Seen, Step
 from .staged import RowProgram, Rows, reshaped, rows_of
 
 
@@ -251,6 +251,15 @@ class Launches(trace_hooks.Trace):
         for one in some if made is not None else ():
             self._remember(one)
         return self._elementwise(some) if made is None else made
+
+    def seen(self, one: Expression) -> Array:
+        """The view that an expression is of another array."""
+        base, take = one.base
+        made = Array._wrap(take(base._data), base.device)
+        of, own = self.script.slot(base), made._planned()
+        offset = address(made._data) - address(base._data) if own.size else 0
+        self.script.steps.append(Seen(of, take, self.script.put(one.held(made)), own, offset))
+        return made
 
     def _elementwise(self, some: Sequence[Expression]) -> list[Array]:
         """New arrays of expressions of one shape, by one kernel."""

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..array import Array
 from ..array.deferred import Deferred, trace
-from ..array.layout import Layout, address
+from ..array.layout import Layout
 from ..cache import Cache
 from .graph import Node, order
 from .plan import Plan, planned
 from .program import Program
-from .script import Seen
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -54,14 +53,7 @@ class Expression:
         self.owner: Callable[[], Array | None] = _nobody
 
     def __call__(self) -> Array:
-        if self.base is not None:
-            base, take = self.base
-            made, script = Array._wrap(take(base._data), base.device), self.trace.script
-            of, own = script.slot(base), made._planned()
-            offset = address(made._data) - address(base._data) if own.size else 0
-            script.steps.append(Seen(of, take, script.put(self.held(made)), own, offset))
-            return made
-        return self.trace.compute([self])[0]
+        return self.trace.compute([self])[0] if self.base is None else self.trace.seen(self)
 
     def held(self, made: Array) -> Array:
         """The array, or what was made for it where there is none."""

@@ -18,6 +18,7 @@ from .autodiff.cotangents import is_array
 from .cache import Cache
 from .capture import Captured, form_of, is_input, owners_of
 from .device import capture_hooks, current
+from .device.precision import get_matmul_precision
 from .dtypes import get_default_dtype, info
 
 if TYPE_CHECKING:
@@ -153,7 +154,12 @@ class Jitted(Generic[P, R]):
         """What calls that do the same have in common, and the arrays among the arguments."""
         arrays: list[Array] = []
         numbers: dict[int, int] = {}
-        forms: list[Any] = [get_default_dtype(), pytree.containers(tree), *owners_of(tree)]
+        forms: list[Any] = [
+            get_default_dtype(),
+            get_matmul_precision(),
+            pytree.containers(tree),
+            *owners_of(tree),
+        ]
         for leaf in pytree.leaves(tree):
             if is_array(leaf) and is_input(leaf):
                 forms += (leaf._layout or leaf._planned(), numbers.setdefault(id(leaf), len(arrays)))

@@ -633,8 +633,8 @@ def read_views(roots: Sequence[Node], first: int) -> tuple[tuple[Node, ...], lis
             if node.kind == "view":
                 new[node] = views.setdefault(node, input_node(first + len(views), node.dtype))
             elif node.kind == "product":
-                factors = tuple([one._replace(node=read((one.node,))[0]) for one in node.value])
-                new[node] = _node("product", node.dtype, value=factors)
+                factors = [one._replace(node=read((one.node,))[0]) for one in node.value]
+                new[node] = product_node(node.dtype, factors)
         return substitute(nodes, new)
 
     return read(roots), [one.value for one in views]
@@ -785,6 +785,16 @@ def product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     return (*batch, *a[-2:-1], *b[1:][-1:])
 
 
+def product_node(dtype: DType, factors: Sequence[Factor]) -> Node:
+    """The node of a product."""
+    return _node("product", dtype, value=tuple(factors))
+
+
+def products_of(nodes: Sequence[Node]) -> list[Node]:
+    """The products that expressions read."""
+    return [node for node in order(nodes) if node.kind == "product"]
+
+
 def product_shape_of(node: Node) -> tuple[int, ...]:
     """The shape of a product."""
     return product_shape(*(factor.in_product for factor in node.value))
@@ -811,8 +821,7 @@ def product(x1: Any, x2: Any) -> Expr:
         factors.append(Factor(node, value.shape, isinstance(one, Swapped)))
     shape = product_shape(*(one.in_product for one in factors))
     dtype = dtypes.result_type(*(one.node.dtype for one in factors))
-    value = tuple(one._replace(node=cast(one.node, dtype)) for one in factors)
-    return Expr(_node("product", dtype, value=value), shape)
+    return Expr(product_node(dtype, [one._replace(node=cast(one.node, dtype)) for one in factors]), shape)
 
 
 def symbolic(row: Row, operands: Sequence[Any]) -> Expr:

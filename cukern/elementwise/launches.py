@@ -6,15 +6,19 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..array import Array
+from .. import pytree
+from ..array import Array, deferred
 from ..array.array import Storage
 from ..array.layout import Layout, address, fresh_layout, layout_of
+from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..cache import Cache
 from ..device import trace_hooks
+from ..device.precision import get_matmul_precision, matmul_precision
 from ..kernel.plan import on
 from . import boxes
 from .graph import (
@@ -23,8 +27,11 @@ from .graph import (
     Stage,
     View,
     array_reads,
+    input_node,
     order,
     pieces_of,
+    product_shape_of,
+    products_of,
     read_views,
     scalar_node,
     spread,
@@ -32,11 +39,14 @@ from .graph import (
     substitute,
     tracing,
 )
-from .pending import Expression, Pending
+from .pending import Expression, Pending, expression
 from .plan import Places, Plan, make_plan, places, run_into, source_of
 from .program import Program, compact
-from .script import Into, Launch, New, Read, Reduce, Script, Seen, Step
+from .script import Call, Into, Launch, New, Read, Script, Seen, Single, Step, taken_apart
 from .staged import RowProgram, Rows, reshaped, rows_of
+
+#: The number of a product among the inputs of what reads it in one launch.
+_PRODUCT = 1 << 24
 
 
 class Launched(NamedTuple):
@@ -114,14 +124,16 @@ class Launches(trace_hooks.Trace):
     Args:
         name: of the function that is traced.
         arguments: its arrays.
+        lines: whether to note the lines of the program that kernels compute.
 
     Attributes:
         kernels: what has been launched.
         script: what has been done, to repeat it.
+        precision: that of products when the trace began.
     """
 
-    def __init__(self, name: str, arguments: Iterable[Array]) -> None:
-        self.name = name
+    def __init__(self, name: str, arguments: Iterable[Array], lines: bool) -> None:
+        self.name, self._lines, self.precision = name, lines, get_matmul_precision()
         self.kernels: list[Launched] = []
         self.script = Script(arguments)
         self._shapes: list[tuple[int, ...]] = []
@@ -134,6 +146,21 @@ class Launches(trace_hooks.Trace):
         self._on: dict[int, _Written] = {}
         #: The arrays that hold the values of nodes.
         self._made: dict[Node, Callable[[], Array | None]] = {}
+        #: The same of products and of what reads some, kept as long as an expression that waits reads these.
+        self._products: WeakKeyDictionary[Node, Array] = WeakKeyDictionary()
+        #: By the nodes of products: the arrays that wait for them, and the lines.
+        self._multiplied: WeakKeyDictionary[Node, tuple[Callable[[], Array | None], tuple[str, ...]]] = (
+            WeakKeyDictionary()
+        )
+        self._live: list[Callable[[], Array | None]] = []
+
+    def lines_of(self, arrays: Iterable[Array]) -> tuple[str, ...]:
+        """The lines of the program that arrays come of, and the present one, if they are noted."""
+        if not self._lines:
+            return ()
+        waiting = [one for one in map(expression, arrays) if one is not None and one.node.kind != "product"]
+        found = dict.fromkeys(line for one in waiting for line in one.lines)
+        return (*found, *(() if (here := trace_hooks.user_line()) in found else (here,)))
 
     @property
     def numbers(self) -> tuple[Any, ...]:
@@ -177,15 +204,44 @@ class Launches(trace_hooks.Trace):
             return array_reads(leaf)[0][1]
 
     def reused(self, nodes: Sequence[Node]) -> Sequence[Node]:
-        """The nodes with the arrays that hold the values of some of them in place of these."""
+        """The nodes with the arrays that hold the values of some of them in place of these; products are computed."""
         there = {}
-        for node in order(nodes) if self._made else ():
-            reference = self._made.get(node.value.kept.result if node.kind == "reduced" else node)
-            x = None if reference is None else reference()
-            if x is not None and type(x) is not Pending:
+        for node in order(nodes):
+            x = self._there(node)
+            if x is not None:
                 out = node.value.out if node.kind == "reduced" else x.shape
                 there[node] = reshaped(self.number(x), x.shape, out, x.dtype)
-        return substitute(nodes, there) if there else nodes
+        rest = substitute(nodes, there) if there else nodes
+        if products := products_of(rest):
+            for node in products:
+                owner = self._multiplied[node][0]()
+                one = None if owner is None else expression(owner)
+                if owner is not None and one is not None and one.node is node:
+                    deferred.computed(owner)
+                else:
+                    self._multiply(node)
+            return self.reused(rest)
+        return rest
+
+    def _there(self, node: Node) -> Array | None:
+        """The array that holds the value of a node, if there is one."""
+        x = self._products.get(node)
+        if x is None:
+            reference = self._made.get(node.value.kept.result if node.kind == "reduced" else node)
+            x = None if reference is None else reference()
+        return None if type(x) is Pending else x
+
+    def _alive(self) -> list[tuple[Array, Expression]]:
+        """The arrays that are pending, with their expressions."""
+        found, live = [], []
+        for reference in self._live:
+            x = reference()
+            one = None if x is None else expression(x)
+            if x is not None and one is not None:
+                found.append((x, one))
+                live.append(reference)
+        self._live = live
+        return found
 
     def _remember(self, one: Expression) -> None:
         """Note that the array of an expression has its value."""
@@ -194,8 +250,13 @@ class Launches(trace_hooks.Trace):
             return
         with tracing(self.name, self._shapes):
             shapes = [view.shape for _, view in array_reads(node)]
+        products = products_of((node,))
+        shapes += [product_shape_of(each) for each in products]
         shapes += [each.shape for each in pieces_of((node,))] + [each.out for each in stages_of((node,))]
         if np.broadcast_shapes(*shapes) == one.layout.shape:  # else the node is that of narrower arrays, too
+            if products:
+                self._products[node] = owner
+                return
             node = node.value.kept.result if node.kind == "reduced" else node
             self._made[node] = one.owner
             self._storage(owner).nodes.append(node)
@@ -207,6 +268,8 @@ class Launches(trace_hooks.Trace):
             self._known.pop(key, None)
         for node in () if on is None else on.nodes:
             self._made.pop(node, None)
+        for node in [node for node, x in self._products.items() if x._storage is storage]:
+            del self._products[node]
 
     def kernel(self, nodes: Sequence[Node], shape: tuple[int, ...]) -> Kernel:
         """The kernel of nodes of a shape."""
@@ -239,6 +302,11 @@ class Launches(trace_hooks.Trace):
         """New arrays of expressions of one shape, or of those that share rows, by one kernel."""
         if any(pieces_of((one.node,)) for one in some):
             return [self._by_pieces(one) for one in some]
+        first = {id(one): x for one in some if (x := self._of_product(one)) is not None}
+        if first:
+            rest = [one for one in some if id(one) not in first]
+            first.update(zip(map(id, rest), self.compute(rest) if rest else (), strict=True))
+            return [first[id(one)] for one in some]
         share = next((rows for one in some if (rows := rows_of(one.node, one.layout.shape))), None)
         made = None if share is None else self._rows(*share, some)
         if made is None and share is not None:
@@ -259,6 +327,98 @@ class Launches(trace_hooks.Trace):
         of, own = self.script.slot(base), made._planned()
         offset = address(made._data) - address(base._data) if own.size else 0
         self.script.steps.append(Seen(of, take, self.script.put(one.held(made)), own, offset))
+        return made
+
+    def _of_product(self, one: Expression) -> Array | None:
+        """The array of a product, or of what alone reads one where one launch is faster; None of other expressions."""
+        node, shape = one.node, one.layout.shape
+        products = [each for each in products_of((node,)) if self._there(each) is None]
+        if products and node is products[0]:
+            return self._given(one, self._multiply(node))
+        alone = [
+            each for each in products if product_shape_of(each) == shape and self._reads_alone(one, each)
+        ]
+        if not alone or stages_of((node,)):
+            return None
+        own = alone[-1]
+        (rest,) = self.reused(substitute((node,), {own: input_node(_PRODUCT, own.dtype)}))
+        with tracing(self.name, self._shapes):
+            program, inputs, scalars, views = self._compact((rest,))
+        factors, transposed = self._factors(own)
+        others = self._operands([k for k in inputs if k != _PRODUCT], views)
+        kernel = Kernel(program, [*factors, *others], [self._numbers[k] for k in scalars])
+        plan = FUNCTIONS["product_plan"](program, inputs.index(_PRODUCT), kernel.arrays, transposed)
+        if plan is None:
+            return None
+        lines = tuple(dict.fromkeys((*self._multiplied[own][1], *one.lines)))
+        return self._given(one, self._single(kernel, plan, program.name, (), lines))
+
+    def _given(self, one: Expression, y: Array) -> Array:
+        """``y``, whose memory the array of an expression has from now on, for others that read it."""
+        if (owner := one.owner()) is not None:
+            self.script.same(owner, y)
+            deferred.settled(owner, y)
+            self._remember(one)
+        return y
+
+    def _reads_alone(self, one: Expression, product: Node) -> bool:
+        """Whether no other array that waits reads a product, but by reading the array of this expression."""
+        of_it = {one.node: input_node(_PRODUCT, one.node.dtype)}
+        return not any(
+            product in order(substitute((other.node,), of_it))
+            for _, other in self._alive()
+            if other is not one
+        )
+
+    def _factors(self, product: Node) -> tuple[list[Operand], bool]:
+        """The factors of a product, and whether the second is transposed."""
+        arrays = [self._array(one.node.value) for one in product.value]
+        return [Operand(x, None, x) for x in arrays], product.value[1].swapped
+
+    def _multiply(self, product: Node) -> Array:
+        """The array of a product, computed by itself."""
+        operands, transposed = self._factors(product)
+        arrays = tuple([one.array for one in operands])
+        function = FUNCTIONS["matmul_transposed" if transposed else "matmul"]
+        with tape.stop_recording(), matmul_precision(self.precision):
+            y: Array = self.call(function, arrays, {}, self._multiplied[product][1])
+        self._products[product] = y
+        return y
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        options: dict[str, Any],
+        lines: tuple[str, ...] = (),
+    ) -> Any:
+        """A call of a function that is no elementwise one, as one step; it returns new arrays."""
+        leaves, rebuilt = taken_apart((args, options))
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Array)]
+        given = [leaves[i] for i in places]
+        for x in given:
+            deferred.computed(x)
+        slots = tuple(map(self.script.slot, given))
+        with trace_hooks.suspended(self):
+            made = function(*args, **options)
+        several = pytree.leaves(made)
+        if not all(isinstance(one, Array) for one in several):
+            self.script.open = self.script.open or f"it calls {function!r}, whose results are not only arrays"
+            return made
+        constants = tuple([None if isinstance(leaf, Array) else leaf for leaf in leaves])
+
+        def again(arrays: list[Any]) -> Any:
+            filled = list(constants)
+            for i, x in zip(places, arrays, strict=True):
+                filled[i] = x
+            return rebuilt(filled)
+
+        results = tuple([self.script.put(one) for one in several])
+        name = str(getattr(function, "__qualname__", function))
+        lines = lines or self.lines_of(given)
+        self.kernels.append(Launched(name, layouts_of(given), layouts_of(several), lines, str))
+        form = constants, pytree.containers((args, options))
+        self.script.steps.append(Call(function, slots, form, again, results))
         return made
 
     def _elementwise(self, some: Sequence[Expression]) -> list[Array]:
@@ -321,12 +481,18 @@ class Launches(trace_hooks.Trace):
 
     def reduce(self, own: Kernel, plan: Any, parameter: float, lines: tuple[str, ...] = ()) -> Array:
         """The reduction of a kernel's value by a plan."""
-        y: Array = plan.run(own.arrays, own.numbers, parameter)
+        return self._single(own, plan, plan.problem.reduction.name, (parameter,), lines)
+
+    def _single(
+        self, own: Kernel, plan: Any, name: str, others: tuple[Any, ...], lines: tuple[str, ...]
+    ) -> Array:
+        """The one new array of a plan that takes the operands and numbers of a kernel, and others."""
+        y: Array = plan.run(own.arrays, own.numbers, *others)
 
         def step(reads: tuple[Read, ...]) -> Step:
-            return Reduce(plan, reads, own.numbers, parameter, self.script.put(y))
+            return Single(plan, reads, own.numbers, others, self.script.put(y))
 
-        self._note(own, plan.problem.reduction.name, [y._planned()], lines, lambda: plan.source, step)
+        self._note(own, name, [y._planned()], lines, lambda: plan.source, step)
         return y
 
     def _note(

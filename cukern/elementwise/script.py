@@ -62,19 +62,23 @@ class Launch(NamedTuple):
             values[slot] = made
 
 
-class Reduce(NamedTuple):
-    """A reduction, whose result is a new array."""
+class Single(NamedTuple):
+    """A launch of a reduction or of a product with what follows it, whose result is one new array.
+
+    Attributes:
+        others: what else the plan takes.
+    """
 
     plan: Any
     reads: tuple[Read, ...]
     numbers: tuple[Any, ...]
-    parameter: float
+    others: tuple[Any, ...]
     slot: int
 
     def run(self, values: list[Any]) -> None:
         """Launch, and put the result into its slot."""
         arrays = [one.of(values) for one in self.reads]
-        values[self.slot] = self.plan.run(arrays, self.numbers, self.parameter)
+        values[self.slot] = self.plan.run(arrays, self.numbers, *self.others)
 
 
 class New(NamedTuple):
@@ -153,7 +157,7 @@ class Call(NamedTuple):
             values[slot] = one
 
 
-Step = Launch | Reduce | New | Into | Seen | Call
+Step = Launch | Single | New | Into | Seen | Call
 
 
 class Script:

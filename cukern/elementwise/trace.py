@@ -17,20 +17,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import pytree
 from ..array import Array, deferred
 from ..array.deferred import settled
 from ..array.layout import ALIGNMENT, address, fresh_layout, layout
 from ..autodiff import tape
 from ..cache import Cache
-from ..device import trace_hooks
-from ..dtypes import COMPLEX, DType
+from ..device import kernels_only, trace_hooks
+from ..device.precision import get_matmul_precision
+from ..dtypes import COMPLEX, FLOATS, DType
 from ..errors import CaptureError
 from ..kernel.plan import one_device
 from ..kernel.strides import broadcasts
 from .boxes import Box, around, box_of, common
 from .graph import (
     Expr,
+    Factor,
     Node,
     NotFused,
     Pieces,
@@ -42,14 +43,16 @@ from .graph import (
     input_node,
     order,
     pieces_of,
+    product_node,
+    product_shape_of,
+    products_of,
     stages_of,
     substitute,
     tracing,
 )
-from .launches import Kernel, Launched, Launches, Operand, layouts_of
+from .launches import Kernel, Launches, Operand, layouts_of
 from .pending import Expression, Pending, Waiting, expression, leaves_of, replace
 from .program import Program
-from .script import Call, taken_apart
 from .staged import LEAST_ELEMENTS, LEAST_ROWS, MOST_STAGES, depth_of, rows_of
 
 _BASIC = frozenset((int, slice, type(None), type(...)))
@@ -75,6 +78,11 @@ MOST_OUTPUTS = 8
 def _joined(nodes: Sequence[Node]) -> bool:
     """Whether expressions read arrays that are made of several."""
     return bool(pieces_of(nodes))
+
+
+def _staged(nodes: Sequence[Node]) -> bool:
+    """Whether expressions read reductions or products."""
+    return bool(stages_of(nodes) or products_of(nodes))
 
 
 def _both(some: tuple[Array, ...], others: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -103,15 +111,14 @@ class Trace(Launches):
         name: of the function that is traced.
         arguments: its arrays.
         strict: whether values of arrays may not become Python numbers, which later calls would not see change.
-        lines: whether to note the lines of the program that kernels compute.
+        lines: as of :class:`.Launches`.
     """
 
     def __init__(
         self, name: str, arguments: Iterable[Array] = (), strict: bool = False, lines: bool = False
     ) -> None:
-        super().__init__(name, arguments)
-        self.strict, self._lines = strict, lines
-        self._live: list[Callable[[], Array | None]] = []
+        super().__init__(name, arguments, lines)
+        self.strict = strict
         #: By the ids of storages: views of pending arrays.
         self._views: dict[int, list[_Viewed]] = {}
         self._outer: Any = None
@@ -135,15 +142,6 @@ class Trace(Launches):
                 "by value with ck.where, or return the array and read it outside"
             )
         self.script.open = self.script.open or "values of an array are read on the host"
-
-    def lines_of(self, arrays: Iterable[Array]) -> tuple[str, ...]:
-        """The lines of the program that arrays come of, and the present one, if they are noted."""
-        if not self._lines:
-            return ()
-        found = dict.fromkeys(
-            line for x in arrays if (one := expression(x)) is not None for line in one.lines
-        )
-        return (*found, *(() if (here := trace_hooks.user_line()) in found else (here,)))
 
     def settle(self, first: Iterable[Array] = ()) -> None:
         """Compute all that is pending and can still be read, ``first`` these arrays; in few kernels what is alike."""
@@ -196,9 +194,8 @@ class Trace(Launches):
             if one.node.kind == "reduced":
                 # Its shape may be another than that of the array that has the result.
                 return one.node, one.reads, one.depth
-            reference = self._made.get(one.node)
-            there = None if reference is None else reference()
-            if there is None or type(there) is Pending:
+            there = self._there(one.node)
+            if there is None:
                 return one.node, one.reads, one.depth
             x = there
         return input_node(self.number(x), x.dtype), (x,), 0
@@ -221,7 +218,7 @@ class Trace(Launches):
             return bool(joined) and (
                 {one.shape for one in joined} != shapes
                 or len(common(joined)) > _MOST_PIECES
-                or bool(stages_of(nodes))
+                or _staged(nodes)
             )
 
         nodes, reads, depth = self.inlined(plan.program, arrays, scalars, refuses)
@@ -248,18 +245,6 @@ class Trace(Launches):
         one.owner = weakref.ref(result)
         self._live.append(one.owner)
         return result
-
-    def _alive(self) -> list[tuple[Array, Expression]]:
-        """The arrays that are pending, with their expressions."""
-        found, live = [], []
-        for reference in self._live:
-            x = reference()
-            one = None if x is None else expression(x)
-            if x is not None and one is not None:
-                found.append((x, one))
-                live.append(reference)
-        self._live = live
-        return found
 
     def inlined(
         self,
@@ -346,40 +331,41 @@ class Trace(Launches):
         (node,), reads, depth = self.inlined(
             program, arrays, scalars, lambda nodes: _joined(nodes) or depth_of(nodes) >= MOST_STAGES
         )
+        if products := products_of((node,)):
+            (node,) = self.reused((node,))
+            reads = _both(reads, tuple([self._products[one] for one in products]))
         stage = Stage(reduce, node, shape, len(axes), plain, dtype, parameter)
         stage = stage.kept if keepdims else stage
         own = fresh_layout(device, dtype, stage.out)
         return self._pending(Expression(self, stage.result, own, reads, depth + _DEPTH // MOST_STAGES))
 
-    def call(self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """A call of a function that is no elementwise one, as one step; it returns new arrays."""
-        leaves, rebuilt = taken_apart((args, options))
-        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Array)]
-        given = [leaves[i] for i in places]
-        for x in given:
+    def product(self, a: Any, b: Any, transposed: bool = False) -> Array | None:
+        """The product of two arrays, pending; None if it is to be computed at once.
+
+        Args:
+            a: the left factor.
+            b: the right one.
+            transposed: whether the right one's transpose is multiplied.
+        """
+        if get_matmul_precision() != self.precision:
+            self.script.open = self.script.open or "it multiplies with another precision than its caller"
+            return None
+        if not isinstance(a, Array) or not isinstance(b, Array) or min(a.ndim, b.ndim) < 2:
+            return None
+        if a.device is not b.device or a.dtype != b.dtype or a.dtype not in FLOATS or kernels_only.active():
+            return None
+        factors = []
+        for x, swapped in ((a, False), (b, transposed)):
             deferred.computed(x)
-        slots = tuple(map(self.script.slot, given))
-        with trace_hooks.suspended(self):
-            made = function(*args, **options)
-        several = pytree.leaves(made)
-        if not all(isinstance(one, Array) for one in several):
-            self.script.open = self.script.open or f"it calls {function!r}, whose results are not only arrays"
-            return made
-        constants = tuple([None if isinstance(leaf, Array) else leaf for leaf in leaves])
-
-        def again(arrays: list[Any]) -> Any:
-            filled = list(constants)
-            for i, x in zip(places, arrays, strict=True):
-                filled[i] = x
-            return rebuilt(filled)
-
-        results = tuple([self.script.put(one) for one in several])
-        name = str(getattr(function, "__qualname__", function))
-        lines = self.lines_of(given)
-        self.kernels.append(Launched(name, layouts_of(given), layouts_of(several), lines, str))
-        form = constants, pytree.containers((args, options))
-        self.script.steps.append(Call(function, slots, form, again, results))
-        return made
+            factors.append(Factor(input_node(self.number(x), x.dtype), x.shape, swapped))
+        node, lines = product_node(a.dtype, factors), self.lines_of([a, b])
+        try:
+            own = fresh_layout(a.device, a.dtype, product_shape_of(node))
+        except ValueError:
+            return None
+        result = self._pending(Expression(self, node, own, _both((a,), (b,)), 1, lines=lines))
+        self._multiplied[node] = weakref.ref(result), lines
+        return result
 
     def view(self, x: Array, take: Callable[[Any], Any]) -> Array | None:
         """The pending view of an array; None if its expression has no such view."""
@@ -413,6 +399,8 @@ class Trace(Launches):
 
     def _viewed(self, one: Expression, take: Callable[[Any], Any], like: Any) -> Node | None:
         """The node of a view, which is that of the views of all arrays."""
+        if products_of((one.node,)):
+            return None
         with tracing(self.name, self._shapes):
             if one.depth and len(array_reads(one.node)) > MOST_VIEWED:
                 return None
@@ -492,7 +480,7 @@ class Trace(Launches):
             return False
         found = box_of(parts, x.shape)
         before, reads, depth = self._read(x)
-        if x.nbytes < MANY_BYTES or found is None or pieces_of((before,)) or stages_of((before,)):
+        if x.nbytes < MANY_BYTES or found is None or pieces_of((before,)) or _staged((before,)):
             self._compute_all([one])
             return self.assign(x, key, value)
         box, kept = found
@@ -523,7 +511,7 @@ class Trace(Launches):
         if not broadcasts(value.shape, shape):
             return None
         node, reads, _ = self._read(value)
-        if pieces_of((node,)) or stages_of((node,)):
+        if pieces_of((node,)) or _staged((node,)):
             return None
         if not all(kept):
             if len(value.shape) != len(shape):
@@ -540,7 +528,7 @@ class Trace(Launches):
         one = expression(x)
         if x.nbytes < MANY_BYTES or sum(map(bool, before)) > _MOST_ROLLED:
             return None
-        if one is not None and (pieces_of((one.node,)) or stages_of((one.node,))):
+        if one is not None and (pieces_of((one.node,)) or _staged((one.node,))):
             self._compute_all([one])
         node, reads, depth = self._read(x)
         boxes: list[tuple[Box, Node]] = []

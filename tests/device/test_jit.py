@@ -66,7 +66,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {
     "several results": (two, 2),
     "what a reduction reads": (lambda x: ck.sum(ck.exp(x) * 2, axis=1), 1),
     "rows": (lambda x: (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True), 3),
-    "what follows a product": (lambda x: ck.relu(x @ x.T + 1), 2),
+    "what follows a product": (lambda x: ck.relu(x[:3] @ x.T + 1), 1),
+    "a product that is returned, too": (lambda x: (lambda y: (y, ck.relu(y + 1)))(x[:3] @ x.T), 2),
+    "a product that several read": (lambda x: (lambda y: (ck.exp(y), (y + x).mean()))(x @ x.T), 3),
+    "what follows each of several products": (lambda x: ck.tanh(ck.tanh(x[:3] @ x.T) @ x + x[:3]), 2),
     "a rolled array": (lambda x: x + ck.roll(x, 1, 0) * 2, 1),
     "a value that is shared": (lambda x: (lambda y: (y, y @ y.T, y + 1))(ck.tanh(x) * x + 1), 3),
     "broadcast": (lambda x: ck.broadcast_to(x[0], x.shape) + ck.broadcast_to(x[:, :1], x.shape), 1),
@@ -136,8 +139,8 @@ ROWS: dict[str, tuple[Callable[..., Any], list[str]]] = {
     "several results": (standardised, ["Launch"]),
     "reductions of reductions": (correlation, ["Launch"]),
     "a derivative": (softmax_gradient, ["Launch"]),
-    "means of rows along columns": (lambda x: x[:, :20] - x.mean(axis=1), ["Reduce", "Launch"]),
-    "a part of the means": (lambda x: x[1:] - x.mean(axis=1, keepdims=True)[1:], ["Reduce", "Launch"]),
+    "means of rows along columns": (lambda x: x[:, :20] - x.mean(axis=1), ["Single", "Launch"]),
+    "a part of the means": (lambda x: x[1:] - x.mean(axis=1, keepdims=True)[1:], ["Single", "Launch"]),
 }
 
 
@@ -439,7 +442,7 @@ SHAPE = (4, 6)
 
 def program(rng: Random) -> Callable[[list[Any]], list[Any]]:
     """A random program of views, elementwise functions, writes, reductions, products and rolls."""
-    steps = [(int(k), rng.integers(0, 1 << 30, 4).tolist()) for k in rng.integers(0, 14, rng.integers(4, 12))]
+    steps = [(int(k), rng.integers(0, 1 << 30, 4).tolist()) for k in rng.integers(0, 17, rng.integers(4, 12))]
 
     def run(given: list[Any]) -> list[Any]:
         values = [x.copy() for x in given]
@@ -476,6 +479,15 @@ def program(rng: Random) -> Callable[[list[Any]], list[Any]]:
             elif kind == 12:
                 x += y
                 x *= 0.5
+            elif kind == 13:
+                values.append(ck.tanh(x @ (y.T @ y) * 0.05 + y) + x)
+            elif kind == 14:
+                product = x @ y.T @ y * 0.1
+                values += [product + y, product[q % 4] * x]
+            elif kind == 15:
+                product = y.T @ x
+                product *= 0.1
+                values.append((x @ product).mean(axis=q % 2, keepdims=True) + y)
             else:
                 values.append(ck.broadcast_to(x[q % 4], SHAPE) * y.max(axis=0))
             values = values[-6:]

@@ -300,9 +300,11 @@ class Launches(trace_hooks.Trace):
 
     def compute(self, some: Sequence[Expression]) -> list[Array]:
         """New arrays of expressions of one shape, or of those that share rows, by one kernel."""
-        if any(pieces_of((one.node,)) for one in some):
-            return [self._by_pieces(one) for one in some]
-        first = {id(one): x for one in some if (x := self._of_product(one)) is not None}
+        first: dict[int, Array] = {}
+        for one in some:
+            x = self._by_pieces(one) if pieces_of((one.node,)) else self._of_product(one)
+            if x is not None:
+                first[id(one)] = x
         if first:
             rest = [one for one in some if id(one) not in first]
             first.update(zip(map(id, rest), self.compute(rest) if rest else (), strict=True))

@@ -8,7 +8,6 @@ elementwise functions wait, too.
 
 from __future__ import annotations
 
-import itertools
 import math
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +18,7 @@ import numpy as np
 
 from ..array import Array, deferred
 from ..array.deferred import settled
-from ..array.layout import ALIGNMENT, address, fresh_layout, layout
+from ..array.layout import ALIGNMENT, Layout, address, fresh_layout, layout
 from ..autodiff import tape
 from ..cache import Cache
 from ..device import kernels_only, trace_hooks
@@ -40,6 +39,7 @@ from .graph import (
     Swapped,
     array_reads,
     cast,
+    constant,
     input_node,
     order,
     pieces_of,
@@ -55,6 +55,7 @@ from .pending import Expression, Pending, Waiting, expression, leaves_of, replac
 from .program import Program
 from .staged import LEAST_ELEMENTS, LEAST_ROWS, MOST_STAGES, depth_of, rows_of
 
+Key = tuple[int | slice | None, ...]
 _BASIC = frozenset((int, slice, type(None), type(...)))
 #: Arrays that one kernel reads: beyond this many, operands are computed first.
 MOST_INPUTS = 16
@@ -67,8 +68,6 @@ MOST_VIEWED = 3
 #: Bytes of an array from which parts of it that are computed differently are written by kernels of their own: fewer
 #: bytes are moved, by more launches.
 MANY_BYTES = 1 << 20
-#: Axes along which an array is shifted by reading its parts, of which each takes a launch.
-_MOST_ROLLED = 2
 #: Launches for one array; operands that would need more are computed first.
 _MOST_PIECES = 32
 #: Results of one kernel.
@@ -217,7 +216,7 @@ class Trace(Launches):
             joined = pieces_of(nodes)
             return bool(joined) and (
                 {one.shape for one in joined} != shapes
-                or len(common(joined)) > _MOST_PIECES
+                or len(common(joined)) > min(_MOST_PIECES, 1 + sum(len(one.boxes) for one in joined))
                 or _staged(nodes)
             )
 
@@ -523,27 +522,28 @@ class Trace(Launches):
                     ].node
         return node, reads
 
-    def rolled(self, x: Array, before: Sequence[int]) -> Array | None:
-        """``x`` shifted cyclically by numbers of positions along each axis; None if a kernel is to do that."""
-        one = expression(x)
-        if x.nbytes < MANY_BYTES or sum(map(bool, before)) > _MOST_ROLLED:
-            return None
-        if one is not None and (pieces_of((one.node,)) or _staged((one.node,))):
-            self._compute_all([one])
-        node, reads, depth = self._read(x)
-        boxes: list[tuple[Box, Node]] = []
-        sides = [
-            ((0, n, 0),) if not k else ((0, k, n - k), (k, n, 0))
-            for k, n in zip(before, x.shape, strict=True)
-        ]
+    def joined(self, whole: Layout, parts: Sequence[tuple[Box, Array | complex, Key]]) -> Array:
+        """An array that is made of parts of others side by side, pending.
+
+        Args:
+            whole: its layout.
+            parts: which together are all of it: the box of each, and an array, which is cast, with a basic index of it
+                that broadcasts to the box; or a number.
+        """
+        arrays = [x for _, x, _ in parts if isinstance(x, Array)]
+        nodes, reads, depth = self._sources(arrays)
+        if pieces_of(nodes) or _staged(nodes):
+            self._compute_all([one for one in map(expression, arrays) if one is not None])
+            nodes, reads, depth = self._sources(arrays)
+        rest, made = iter(nodes), []
         with tracing(self.name, self._shapes):
-            for each in itertools.product(*sides):
-                key = tuple([slice(start, start + stop - begin) for begin, stop, start in each])
-                box = tuple([slice(begin, stop) for begin, stop, _ in each])
-                boxes.append((box, Expr(node, x.shape)[key].node))
-        made = Pieces(x.shape, tuple(boxes)).node(x.dtype)
-        own = fresh_layout(x.device, x.dtype, x.shape)
-        return self._pending(Expression(self, made, own, reads, depth + 1, lines=self.lines_of([x])))
+            for box, x, key in parts:
+                if isinstance(x, Array):
+                    made.append((box, cast(Expr(next(rest), x.shape)[key].node, whole.dtype)))
+                else:
+                    made.append((box, constant(x, whole.dtype)))
+        node, lines = Pieces(whole.shape, tuple(made)).node(whole.dtype), self.lines_of(arrays)
+        return self._pending(Expression(self, node, whole, reads, depth + 1, lines=lines))
 
     def _assign_part(self, x: Array, parts: tuple[Any, ...], value: Array) -> bool:
         """``x[key] = value`` of an array that the trace has made, and a pending one."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from .. import pytree
 from ..array import Array
-from ..array.layout import Layout
+from ..array.layout import Layout, address
 from ..cache import Is
 from .graph import View
 from .operands import view
@@ -157,6 +157,16 @@ class Call(NamedTuple):
             values[slot] = one
 
 
+def _place(x: Array) -> tuple[Any, ...]:
+    """What arrays have in common that are the same part of the same memory."""
+    own = x._layout or x._planned()
+    return id(x._storage), address(x._data) if own.on_host else x._operand, own
+
+
+def _nothing() -> None:
+    return None
+
+
 Step = Launch | Single | New | Into | Seen | Call
 
 
@@ -175,8 +185,11 @@ class Script:
         self.open = ""
         self._slots: dict[int, tuple[Callable[[], Array | None], int]] = {}
         self.count = 0
+        #: The memory of arguments, of which others are aliases, as what a tape watches; and their slots.
+        self._lying: dict[Any, tuple[Callable[[], Any], int]] = {}
         for x in arguments:
-            self.put(x)
+            place, slot = _place(x), self.put(x)
+            self._lying[place] = (_nothing if place in self._lying else weakref.ref(x._storage)), slot
         self._arguments = self.count
 
     def put(self, x: Array) -> int:
@@ -202,6 +215,10 @@ class Script:
         """The slot of an array."""
         if self.known(x):
             return self._slots[id(x)][1]
+        storage, slot = self._lying.get(_place(x), (_nothing, 0))
+        if storage() is x._storage:
+            self._slots[id(x)] = weakref.ref(x), slot
+            return slot
         slot = self.put(x)
         self.outer[slot] = weakref.ref(x)
         return slot

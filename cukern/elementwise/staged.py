@@ -87,7 +87,7 @@ class Rows:
             dropped: whether the expression's shape lacks the axes along rows.
         """
         (node,) = self._trace.reused((node,))
-        added = Indexed((..., *(None,) * self._axes))
+        added = (None,) * self._axes
         replaced: dict[Node, Node] = {}
         for leaf in order((node,)):
             if leaf.kind == "reduced":
@@ -95,7 +95,8 @@ class Rows:
             elif leaf.kind in ("input", "view") and dropped:
                 view = self._trace.view_of(leaf)
                 if view.shape:
-                    replaced[leaf] = view.then(added).node(leaf.dtype)
+                    whole = (slice(None),) * len(view.shape)
+                    replaced[leaf] = view.then(Indexed((*whole, *added))).node(leaf.dtype)
         return substitute((node,), replaced)[0]
 
     def _result(self, leaf: Node, dropped: bool) -> Node:

@@ -302,6 +302,23 @@ def test_gradients_within_and_from_outside(device: ck.Device) -> None:
     )
 
 
+def test_gradients_are_repeated_without_python(device: ck.Device) -> None:
+    """A tape watches aliases of arguments, which are these arguments again later."""
+    calls = []
+
+    @ck.jit
+    def step(w: ck.Array, v: ck.Array) -> Any:
+        calls.append(1)
+        return ck.value_and_grad(lambda w, v: (ck.tanh(w @ v) * w).sum(), argnums=(0, 1))(w, v)
+
+    w, v = made(4, 4), made(4, 4, seed=1)
+    for x, y in ((w, w[:]), (w, w[:]), (w, v), (v, w)):
+        agree(step(x, y), step.__wrapped__(x, y))  # type: ignore[attr-defined]
+    calls.clear()
+    agree(step(v, w), step.__wrapped__(v, w))  # type: ignore[attr-defined]
+    assert len(calls) == 1 or device.kind == "cuda"
+
+
 def test_a_training_step(device: ck.Device) -> None:
     def trained(decorate: Callable[[Any], Any]) -> list[float]:
         rng = np.random.default_rng(0)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dis
 import functools
+import inspect
 import os
 import time
+import warnings
 from collections.abc import Callable
 from enum import Enum
 from types import MethodType
@@ -53,6 +56,7 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
         function: takes pytrees of arrays, modules and hashable constants, and returns a pytree.
 
     Raises:
+        TypeError: the function is a generator or a coroutine, whose text would run after the call.
         CaptureError: when called: the function reads values of an array, as ``if`` and ``float`` do.
         TypeError: when called: an argument can be no part of a form.
 
@@ -65,7 +69,46 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
     >>> len(smooth.launches(ck.asarray([0.0, 4.0, 8.0, 4.0])))
     1
     """
+    for is_kind, kind in _LATER:
+        if is_kind(function):
+            raise TypeError(
+                f"jit: expected a function that returns arrays, got the {kind} {function.__qualname__}, whose text "
+                "runs after the call: jit a function of one of its steps"
+            )
     return Jitted(function)
+
+
+_LATER: tuple[tuple[Callable[[object], bool], str], ...] = (
+    (inspect.isgeneratorfunction, "generator"),
+    (inspect.iscoroutinefunction, "coroutine"),
+    (inspect.isasyncgenfunction, "asynchronous generator"),
+)
+#: The modules of the host whose numbers differ from call to call.
+_CHANCE = ("datetime", "numpy.random", "random", "secrets", "time")
+
+
+def _chance_in(function: Callable[..., Any]) -> str:
+    """What a function's text calls of the host's clocks or random numbers, which replays do not call; or ""."""
+    if not inspect.isfunction(function):
+        return ""
+    outside = inspect.getclosurevars(function)
+    scope = {**outside.globals, **outside.nonlocals}
+    path, owner = "", None
+    for step in dis.get_instructions(function):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_DEREF"):
+            path = str(step.argval)
+            owner = scope.get(path)
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and owner is not None:
+            path = f"{path}.{step.argval}"
+            place = owner if inspect.ismodule(owner) or inspect.isclass(owner) else type(owner)
+            home = place.__name__ if inspect.ismodule(place) else place.__module__
+            found = getattr(place, str(step.argval), None)
+            if any(f"{home}.".startswith(f"{one}.") for one in _CHANCE) and inspect.isroutine(found):
+                return path
+            owner = found if inspect.ismodule(found) or inspect.isclass(found) else None
+        else:
+            owner = None
+    return ""
 
 
 class _State(Enum):
@@ -142,6 +185,12 @@ class Jitted(Generic[P, R]):
             faster = time.perf_counter() - start < known.seconds
             self._known.keep(key, known._replace(state=_State.PLAIN if faster else _State.TRACED))
             return plain
+        if known is None and (call := _chance_in(self._function)):
+            warnings.warn(
+                f"jit: {self._name} calls {call}: if two calls get the same, later ones repeat it. Draw with "
+                "ck.random, or make it an argument",
+                stacklevel=2,
+            )
         active, result = self._run(args, kwargs, arrays)
         learnt = self._learnt(known, active, arrays, result)
         if known is not None and not known.seconds and learnt.state is _State.TRACED:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -426,6 +428,28 @@ def test_errors_leave_nothing_open(device: ck.Device) -> None:
         ck.jit(lambda x, y: x + y)(ck.zeros(2), ck.zeros(3))
     with pytest.raises(TypeError, match="jit: expected arrays, modules and hashable constants"):
         ck.jit(lambda x, y: x)(ck.zeros(2), {1})
+
+
+def test_what_later_calls_would_miss_is_said(device: ck.Device) -> None:
+    rng = np.random.default_rng(0)
+    for function, name in (
+        (lambda x: x + rng.integers(2), "rng.integers"),
+        (lambda x: x * random.random(), "random.random"),
+        (lambda x: x + time.perf_counter(), "time.perf_counter"),
+    ):
+        with pytest.warns(UserWarning, match=f"calls {name}: if two calls"):
+            ck.jit(function)(ck.zeros(1))
+    ck.jit(lambda x: x + ck.random.normal(x.shape) + np.float32(1))(ck.zeros(1))
+
+    def steps(x: ck.Array) -> Any:
+        yield x + 1
+
+    async def later(x: ck.Array) -> Any:
+        return x + 1
+
+    for function, kind in ((steps, "generator"), (later, "coroutine")):
+        with pytest.raises(TypeError, match=f"got the {kind} .*{function.__name__}, whose text runs"):
+            ck.jit(function)
 
 
 def test_the_text_and_the_table_show_each_launch(device: ck.Device) -> None:

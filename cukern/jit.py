@@ -173,8 +173,14 @@ class Jitted(Generic[P, R]):
             raise TypeError(f"jit: expected arrays, modules and hashable constants; {error}") from None
         state = None if known is None else known.state
         if known is not None and state is _State.REPLAYED:
-            again: R = known.replay(arrays)
-            return again
+            from .elementwise.script import Differs
+
+            try:
+                again: R = known.replay(arrays)
+                return again
+            except Differs:
+                self._known.keep(key, known._replace(state=_State.PLAIN))
+                return self._function(*args, **kwargs)
         if state is _State.CAPTURED:
             return self._captured(*args, **kwargs)
         if state is _State.PLAIN:

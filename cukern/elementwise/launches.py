@@ -418,9 +418,10 @@ class Launches(trace_hooks.Trace):
         results = tuple([self.script.put(one) for one in several])
         name = str(getattr(function, "__qualname__", function))
         lines = lines or self.lines_of(given)
-        self.kernels.append(Launched(name, layouts_of(given), layouts_of(several), lines, str))
+        outs = layouts_of(several)
+        self.kernels.append(Launched(name, layouts_of(given), outs, lines, str))
         form = constants, pytree.containers((args, options))
-        self.script.steps.append(Call(function, slots, form, again, results))
+        self.script.steps.append(Call(function, slots, form, again, results, outs))
         return made
 
     def _elementwise(self, some: Sequence[Expression]) -> list[Array]:

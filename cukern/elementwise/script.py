@@ -130,12 +130,17 @@ class Seen(NamedTuple):
         values[self.slot] = x._seen(self.layout, self.offset) if there else view(x, self.take(x._data))
 
 
+class Differs(Exception):
+    """A call has a result of another layout than before, as where values decide on sizes."""
+
+
 class Call(NamedTuple):
     """A call of a function that is no elementwise one.
 
     Attributes:
         constants: its arguments that are no arrays, and the containers of all of them.
         rebuilt: makes the positional arguments and those by name of arrays.
+        layouts: those of the results, which what follows is made for.
     """
 
     function: Callable[..., Any]
@@ -143,6 +148,7 @@ class Call(NamedTuple):
     constants: Any
     rebuilt: Callable[[list[Any]], Any]
     results: tuple[int, ...]
+    layouts: tuple[Layout, ...]
 
     @property
     def form(self) -> Any:
@@ -153,7 +159,9 @@ class Call(NamedTuple):
         """Call it."""
         args, options = self.rebuilt([values[slot] for slot in self.slots])
         made = self.function(*args, **options)
-        for slot, one in zip(self.results, pytree.leaves(made), strict=True):
+        for slot, one, own in zip(self.results, pytree.leaves(made), self.layouts, strict=True):
+            if (one._layout or one._planned()) is not own:
+                raise Differs
             values[slot] = one
 
 

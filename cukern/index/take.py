@@ -25,7 +25,7 @@ from ..autodiff import tape
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     normalize_axis,
-    on_device,
+    one_step,
     public,
     recorded,
     recorded_many,
@@ -216,7 +216,7 @@ def scatter_into(x: Array, g: Array, indices: Any, outer: int, size: int, inner:
 
 
 @public
-@on_device
+@one_step
 def take(
     x: Array,
     /,
@@ -266,7 +266,7 @@ def _take(x: Array, data: Any, axis: int, argument: Any) -> Array:
 
 
 @public
-@on_device
+@one_step
 def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array:
     """For each element of ``indices``, the element of ``x`` at that index along an axis.
 
@@ -329,7 +329,7 @@ def _along(x: Array, indices: Any, axis: int, size: int, mode: Literal["gather",
 
 
 @public
-@on_device
+@one_step
 def index_add(x: Array, /, indices: Any, values: Array, axis: int = 0) -> Array:
     """Add ``values`` to ``x`` at indices along an axis, in a new array; repeated indices add up deterministically.
 

@@ -477,26 +477,39 @@ class Pieces(NamedTuple):
         return _node("pieces", dtype, value=self)
 
     def part(self, index: Indexed) -> Node:
-        """The node of a part of one box.
+        """The node of a part, which is of one box or of pieces itself.
 
         Raises:
-            NotFused: the part is of several boxes.
+            NotFused: the index is not of slices of step 1.
         """
+        ends = []
+        for part, n in zip(index.key, self.shape, strict=True):
+            start, stop, step = part.indices(n) if isinstance(part, slice) else (0, 0, 0)
+            if step != 1:
+                raise NotFused("an index of joined arrays by other than slices of step 1")
+            ends.append((start, max(start, stop)))
+        found: list[tuple[tuple[slice, ...], Node]] = []
         for box, node in self.boxes:
-            key: list[Any] = []
-            for part, own, n in zip(index.key, box, self.shape, strict=True):
-                if not isinstance(part, slice):
-                    raise NotFused("an index of joined arrays by integers or new axes")
-                start, stop, step = part.indices(n)
-                if step != 1 or start < own.start or stop > own.stop:
-                    break
-                key.append(slice(start - own.start, stop - own.start))
-            else:
-                shape = tuple([one.stop - one.start for one in box])
-                plain = all(one.kind in ("scalar", "constant") for one in order((node,)) if not one.args)
-                whole = plain or key == [slice(0, n) for n in shape]
-                return node if whole else Expr(node, shape)[tuple(key)].node
-        raise NotFused("an index of several joined arrays")
+            both = [(max(a, own.start), min(b, own.stop)) for (a, b), own in zip(ends, box, strict=True)]
+            if any(a >= b for a, b in both):
+                continue
+            key = tuple([slice(a - own.start, b - own.start) for (a, b), own in zip(both, box, strict=True)])
+            sizes = tuple([own.stop - own.start for own in box])
+            plain = all(one.kind in ("scalar", "constant") for one in order((node,)) if not one.args)
+            whole = plain or key == tuple([slice(0, n) for n in sizes])
+            at = tuple([slice(a - start, b - start) for (a, b), (start, _) in zip(both, ends, strict=True)])
+            found.append((at, node if whole else Expr(node, sizes)[key].node))
+        if not found:
+            raise NotFused("an empty part of joined arrays")
+        if len(found) == 1:
+            return found[0][1]
+        return Pieces(tuple([b - a for a, b in ends]), tuple(found)).node(found[0][1].dtype)
+
+
+def reads_within(node: Node) -> int:
+    """How many arrays an element of an expression reads."""
+    joined = [max(reads_within(own) for _, own in one.boxes) for one in pieces_of((node,))]
+    return len(array_reads(node)) + sum(joined)
 
 
 def pieces_of(nodes: Sequence[Node]) -> list[Pieces]:

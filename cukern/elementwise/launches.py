@@ -152,6 +152,10 @@ class Launches(trace_hooks.Trace):
         self._multiplied: WeakKeyDictionary[Node, tuple[Callable[[], Array | None], tuple[str, ...]]] = (
             WeakKeyDictionary()
         )
+        #: By the nodes of joined arrays: calls that make them by one launch.
+        self._by_call: WeakKeyDictionary[Node, tuple[Callable[..., Any], tuple[Any, ...]]] = (
+            WeakKeyDictionary()
+        )
         self._live: list[Callable[[], Array | None]] = []
 
     def lines_of(self, arrays: Iterable[Array]) -> tuple[str, ...]:
@@ -455,6 +459,9 @@ class Launches(trace_hooks.Trace):
 
     def _by_pieces(self, one: Expression) -> Array:
         """A new array of an expression of joined arrays, by a kernel for each box in which it is the same function."""
+        if (call := self._by_call.get(one.node)) is not None:
+            with tape.stop_recording():
+                return self._given(one, self.call(*call, {}, one.lines))
         with on(one.layout.device):
             made = Array._made(one.layout)
         self.script.steps.append(New(one.layout, self.script.put(made)))

@@ -46,6 +46,7 @@ from .graph import (
     product_node,
     product_shape_of,
     products_of,
+    reads_within,
     stages_of,
     substitute,
     tracing,
@@ -401,7 +402,7 @@ class Trace(Launches):
         if products_of((one.node,)):
             return None
         with tracing(self.name, self._shapes):
-            if one.depth and len(array_reads(one.node)) > MOST_VIEWED:
+            if one.depth and reads_within(one.node) > MOST_VIEWED:
                 return None
             try:
                 seen = take(Expr(one.node, one.layout.shape))
@@ -411,7 +412,7 @@ class Trace(Launches):
                 return self._reshaped(one, like.shape) if flat else None
             if not isinstance(seen, Expr) or seen.shape != like.shape:
                 return None
-            return None if one.depth and len(array_reads(seen.node)) > MOST_VIEWED else seen.node
+            return None if one.depth and reads_within(seen.node) > MOST_VIEWED else seen.node
 
     def _reshaped(self, one: Expression, shape: tuple[int, ...]) -> Node | None:
         """The node of another shape, if that is the one of the same shape of each array."""
@@ -522,13 +523,16 @@ class Trace(Launches):
                     ].node
         return node, reads
 
-    def joined(self, whole: Layout, parts: Sequence[tuple[Box, Array | complex, Key]]) -> Array:
+    def joined(
+        self, whole: Layout, parts: Sequence[tuple[Box, Array | complex, Key]], again: Any = None
+    ) -> Array:
         """An array that is made of parts of others side by side, pending.
 
         Args:
             whole: its layout.
             parts: which together are all of it: the box of each, and an array, which is cast, with a basic index of it
                 that broadcasts to the box; or a number.
+            again: a function and its arguments that make it by one launch, if all that reads it would take it so.
         """
         arrays = [x for _, x, _ in parts if isinstance(x, Array)]
         nodes, reads, depth = self._sources(arrays)
@@ -543,6 +547,8 @@ class Trace(Launches):
                 else:
                     made.append((box, constant(x, whole.dtype)))
         node, lines = Pieces(whole.shape, tuple(made)).node(whole.dtype), self.lines_of(arrays)
+        if again is not None and not any(type(x) is Pending for x in arrays):
+            self._by_call[node] = again
         return self._pending(Expression(self, node, whole, reads, depth + 1, lines=lines))
 
     def _assign_part(self, x: Array, parts: tuple[Any, ...], value: Array) -> bool:

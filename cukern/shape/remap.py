@@ -156,7 +156,8 @@ def _by_parts(
         key = tuple([own for _, own in each])
         side = next((int(part.start > 0) for part, own in each if own is None), None)
         parts.append((box, x, key) if side is None else (box, numbers[side], ()))
-    return active.joined(whole, parts)  # type: ignore[no-any-return]
+    again = remap, (x, shape, before, beyond, ends, order)
+    return active.joined(whole, parts, again)  # type: ignore[no-any-return]
 
 
 def _sides(m: int, n: int, before: int, beyond: str) -> list[tuple[slice, slice | None]] | None:

@@ -103,6 +103,14 @@ def test_large_arrays_are_written_by_parts(device: ck.Device) -> None:
     def wave(u: Any) -> Any:
         return 2 * u + sum(ck.roll(u, k, axis) for k in (1, -1) for axis in (0, 1))
 
+    def padded(u: Any) -> Any:
+        p = ck.pad(u, 1)
+        return p[2:, 1:-1] + p[:-2, 1:-1] - 4 * u
+
+    assert sum(np.prod(one.outputs[0].shape) for one in ck.jit(padded).launches(x)) == 520 * 520
+    agree(ck.jit(padded)(x), padded(x))
+    assert count(lambda u: ck.pad(u, 1), x) == 1
+
     assert sum(np.prod(one.outputs[0].shape) for one in ck.jit(wave).launches(x)) == 520 * 520
     jitted = ck.jit(wave)
     for seed in range(3):

@@ -152,10 +152,8 @@ class Launches(trace_hooks.Trace):
         self._multiplied: WeakKeyDictionary[Node, tuple[Callable[[], Array | None], tuple[str, ...]]] = (
             WeakKeyDictionary()
         )
-        #: By the nodes of joined arrays: calls that make them by one launch.
-        self._by_call: WeakKeyDictionary[Node, tuple[Callable[..., Any], tuple[Any, ...]]] = (
-            WeakKeyDictionary()
-        )
+        #: By the nodes of joined arrays: functions that make them by one launch, the array, and other arguments.
+        self._by_call: WeakKeyDictionary[Node, tuple[Any, Callable[[], Any], Any]] = WeakKeyDictionary()
         self._live: list[Callable[[], Array | None]] = []
 
     def lines_of(self, arrays: Iterable[Array]) -> tuple[str, ...]:
@@ -460,8 +458,9 @@ class Launches(trace_hooks.Trace):
     def _by_pieces(self, one: Expression) -> Array:
         """A new array of an expression of joined arrays, by a kernel for each box in which it is the same function."""
         if (call := self._by_call.get(one.node)) is not None:
+            function, x, others = call
             with tape.stop_recording():
-                return self._given(one, self.call(*call, {}, one.lines))
+                return self._given(one, self.call(function, (x(), *others), {}, one.lines))
         with on(one.layout.device):
             made = Array._made(one.layout)
         self.script.steps.append(New(one.layout, self.script.put(made)))

@@ -532,7 +532,8 @@ class Trace(Launches):
             whole: its layout.
             parts: which together are all of it: the box of each, and an array, which is cast, with a basic index of it
                 that broadcasts to the box; or a number.
-            again: a function and its arguments that make it by one launch, if all that reads it would take it so.
+            again: a function that makes it by one launch if nothing else is to be computed with it, the array that it
+                takes, and its other arguments.
         """
         arrays = [x for _, x, _ in parts if isinstance(x, Array)]
         nodes, reads, depth = self._sources(arrays)
@@ -548,7 +549,8 @@ class Trace(Launches):
                     made.append((box, constant(x, whole.dtype)))
         node, lines = Pieces(whole.shape, tuple(made)).node(whole.dtype), self.lines_of(arrays)
         if again is not None and not any(type(x) is Pending for x in arrays):
-            self._by_call[node] = again
+            function, x, others = again
+            self._by_call[node] = function, weakref.ref(x), others
         return self._pending(Expression(self, node, whole, reads, depth + 1, lines=lines))
 
     def _assign_part(self, x: Array, parts: tuple[Any, ...], value: Array) -> bool:

@@ -156,7 +156,7 @@ def _by_parts(
         key = tuple([own for _, own in each])
         side = next((int(part.start > 0) for part, own in each if own is None), None)
         parts.append((box, x, key) if side is None else (box, numbers[side], ()))
-    again = remap, (x, shape, before, beyond, ends, order)
+    again = remap, x, (shape, before, beyond, ends, order)
     return active.joined(whole, parts, again)  # type: ignore[no-any-return]
 
 

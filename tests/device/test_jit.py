@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern.array.operators import FUNCTIONS
 from cukern.elementwise import trace
 from cukern.reduction import row_program
 
@@ -168,6 +169,56 @@ def test_reductions_of_rows_are_one_kernel(device: ck.Device, name: str) -> None
     jitted = ck.jit(function)
     for seed in range(3):
         agree(jitted(made(20, 40, seed=seed)), function(made(20, 40, seed=seed)))
+
+
+def numbers_of(function: Callable[..., Any], *args: ck.Array) -> Any:
+    """The results of a jitted function by its third call, by its launches."""
+    jitted = ck.jit(function)
+    return [jitted(*args).numpy() for _ in range(3)][-1]
+
+
+def test_products_joins_and_gathers_against_numpy(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    x, w, b = made(3, 20), made(20, 20, seed=1), made(20, seed=2)
+    index = rng.integers(-3, 3, 7)
+    a, c, d = (one.numpy().astype(np.float64) for one in (x, w, b))
+
+    def layer(x: Any, w: Any, b: Any) -> Any:
+        return x + ck.tanh(x @ w.T + b)
+
+    wanted = a + np.tanh(a @ c.T + d)
+    np.testing.assert_allclose(numbers_of(layer, x, w, b), wanted, rtol=1e-5, atol=2e-6)
+    with monkeypatch.context() as patch:
+        patch.setitem(FUNCTIONS, "product_plan", lambda *args: None)
+        assert len(ck.jit(layer).launches(x, w, b)) == 2
+        np.testing.assert_allclose(numbers_of(layer, x, w, b), wanted, rtol=1e-5, atol=2e-6)
+    found = numbers_of(lambda x, b: ck.concat([ck.exp(x), ck.stack([b, b * 2])], axis=0) + b, x, b)
+    np.testing.assert_allclose(found, np.concatenate([np.exp(a), [d, d * 2]]) + d, rtol=1e-5)
+    found = numbers_of(lambda x, i: ck.take(x, i, axis=0).sum(axis=1) + x[i, 2], x, ck.asarray(index))
+    np.testing.assert_allclose(found, a[index].sum(axis=1) + a[index, 2], rtol=1e-5, atol=1e-6)
+
+
+def test_memory_of_a_product_is_given_back(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FUNCTIONS, "product_plan", lambda *args: None)
+    x = made(20, 20)
+    with trace.Trace("products", [x]) as active:
+        y = ck.tanh(x @ x + 1)
+        z = ck.exp(y)
+        assert y._operand and len(active._products) == 2  # z waits, and reads both
+        del z
+        assert not active._products
+        y += 1
+    agree(y, ck.tanh(x @ x + 1) + 1)
+
+
+def test_products_have_the_precision_of_their_place(device: ck.Device) -> None:
+    def f(x: ck.Array) -> ck.Array:
+        with ck.matmul_precision("tf32"):
+            return x @ x + 1
+
+    x = made(20, 20)
+    assert "another precision" in ck.jit(f).explain(x)
+    agree(ck.jit(f)(x), f(x))
 
 
 def test_means_are_written(device: ck.Device) -> None:

@@ -29,12 +29,12 @@ class Node:
 
     Attributes:
         kind: ``"input"``, ``"view"``, ``"pieces"``, ``"scalar"``, ``"constant"``, ``"cast"``, ``"call"``,
-            ``"product"`` or ``"reduced"``.
+            ``"product"``, ``"gathered"`` or ``"reduced"``.
         row: the row of a call.
         args: the operands.
         dtype: the dtype of the value.
         value: the number of an input or a scalar; the value of a constant; the factors of a product; a :class:`View`;
-            :class:`Pieces`; a :class:`Stage`.
+            :class:`Pieces`; :class:`Gathered`; a :class:`Stage`.
         weak: whether it takes the dtype of the other operands, as a Python number does.
     """
 
@@ -517,6 +517,24 @@ def pieces_of(nodes: Sequence[Node]) -> list[Pieces]:
     return [node.value for node in order(nodes) if node.kind == "pieces"]
 
 
+class Gathered(NamedTuple):
+    """Rows of a matrix by an array of indices: the numbers of both, and the shape.
+
+    Attributes:
+        array: the number of the matrix.
+        indices: that of the vector of indices.
+        shape: the shape of the rows.
+    """
+
+    array: int
+    indices: int
+    shape: tuple[int, ...]
+
+    def node(self, dtype: DType) -> Node:
+        """The node of the rows."""
+        return _node("gathered", dtype, value=self)
+
+
 class Stage(NamedTuple):
     """A reduction of an expression along its last axes, its rows, which is computed by the kernel of what reads it.
 
@@ -597,8 +615,8 @@ def _viewed(x: Expr, step: Moved | Indexed, what: str) -> Expr:
     shape, views = step.shape(x.shape), {}
     x.shared = True
     for leaf in order([x.node]):
-        if leaf.kind == "product":
-            raise NotFused(f"{what} of a product")
+        if leaf.kind in ("product", "gathered"):
+            raise NotFused(f"{what} of a {leaf.kind} array")
         if leaf.kind == "pieces":
             if not isinstance(step, Indexed):
                 raise NotFused(f"{what} of joined arrays")
@@ -806,6 +824,11 @@ def product_node(dtype: DType, factors: Sequence[Factor]) -> Node:
 def products_of(nodes: Sequence[Node]) -> list[Node]:
     """The products that expressions read."""
     return [node for node in order(nodes) if node.kind == "product"]
+
+
+def gathers_of(nodes: Sequence[Node]) -> list[Node]:
+    """The gathered rows that expressions read."""
+    return [node for node in order(nodes) if node.kind == "gathered"]
 
 
 def product_shape_of(node: Node) -> tuple[int, ...]:

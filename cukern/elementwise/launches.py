@@ -27,6 +27,7 @@ from .graph import (
     Stage,
     View,
     array_reads,
+    gathers_of,
     input_node,
     order,
     pieces_of,
@@ -205,8 +206,11 @@ class Launches(trace_hooks.Trace):
         with tracing(self.name, self._shapes):
             return array_reads(leaf)[0][1]
 
-    def reused(self, nodes: Sequence[Node]) -> Sequence[Node]:
-        """The nodes with the arrays that hold the values of some of them in place of these; products are computed."""
+    def reused(self, nodes: Sequence[Node], gathered: tuple[int, ...] | None = None) -> Sequence[Node]:
+        """The nodes with the arrays that hold the values of some of them in place of these.
+
+        Products are computed, and gathered rows but those of the shape ``gathered``.
+        """
         there = {}
         for node in order(nodes):
             x = self._there(node)
@@ -214,15 +218,16 @@ class Launches(trace_hooks.Trace):
                 out = node.value.out if node.kind == "reduced" else x.shape
                 there[node] = reshaped(self.number(x), x.shape, out, x.dtype)
         rest = substitute(nodes, there) if there else nodes
-        if products := products_of(rest):
-            for node in products:
+        apart = [*products_of(rest), *[one for one in gathers_of(rest) if one.value.shape != gathered]]
+        if apart:
+            for node in apart:
                 owner = self._multiplied[node][0]()
                 one = None if owner is None else expression(owner)
                 if owner is not None and one is not None and one.node is node:
                     deferred.computed(owner)
                 else:
                     self._multiply(node)
-            return self.reused(rest)
+            return self.reused(rest, gathered)
         return rest
 
     def _there(self, node: Node) -> Array | None:
@@ -252,11 +257,11 @@ class Launches(trace_hooks.Trace):
             return
         with tracing(self.name, self._shapes):
             shapes = [view.shape for _, view in array_reads(node)]
-        products = products_of((node,))
-        shapes += [product_shape_of(each) for each in products]
+        products, gathers = products_of((node,)), gathers_of((node,))
+        shapes += [product_shape_of(each) for each in products] + [each.value.shape for each in gathers]
         shapes += [each.shape for each in pieces_of((node,))] + [each.out for each in stages_of((node,))]
         if np.broadcast_shapes(*shapes) == one.layout.shape:  # else the node is that of narrower arrays, too
-            if products:
+            if products or gathers:
                 self._products[node] = owner
                 return
             node = node.value.kept.result if node.kind == "reduced" else node
@@ -312,6 +317,12 @@ class Launches(trace_hooks.Trace):
             first.update(zip(map(id, rest), self.compute(rest) if rest else (), strict=True))
             return [first[id(one)] for one in some]
         share = next((rows for one in some if (rows := rows_of(one.node, one.layout.shape))), None)
+        if share is None and gathers_of([one.node for one in some]):
+            gathered = self._rows(some[0].layout.shape, 1, some)
+            if gathered is not None:
+                for one in some:
+                    self._remember(one)
+                return gathered
         made = None if share is None else self._rows(*share, some)
         if made is None and share is not None:
             if len(some) > 1:
@@ -337,7 +348,7 @@ class Launches(trace_hooks.Trace):
         """The array of a product, or of what alone reads one where one launch is faster; None of other expressions."""
         node, shape = one.node, one.layout.shape
         products = [each for each in products_of((node,)) if self._there(each) is None]
-        if products and node is products[0]:
+        if (products and node is products[0]) or (node.kind == "gathered" and self._there(node) is None):
             return self._given(one, self._multiply(node))
         alone = [
             each for each in products if product_shape_of(each) == shape and self._reads_alone(one, each)
@@ -380,12 +391,18 @@ class Launches(trace_hooks.Trace):
         return [Operand(x, None, x) for x in arrays], product.value[1].swapped
 
     def _multiply(self, product: Node) -> Array:
-        """The array of a product, computed by itself."""
+        """The array of a product or of gathered rows, computed by itself."""
+        if product.kind == "gathered":
+            rows = self._array(product.value.array), self._array(product.value.indices), 0
+            with tape.stop_recording():
+                y: Array = self.call(FUNCTIONS["take"], rows, {}, self._multiplied[product][1])
+            self._products[product] = y
+            return y
         operands, transposed = self._factors(product)
         arrays = tuple([one.array for one in operands])
         function = FUNCTIONS["matmul_transposed" if transposed else "matmul"]
         with tape.stop_recording(), matmul_precision(self.precision):
-            y: Array = self.call(function, arrays, {}, self._multiplied[product][1])
+            y = self.call(function, arrays, {}, self._multiplied[product][1])
         self._products[product] = y
         return y
 
@@ -552,20 +569,28 @@ class Launches(trace_hooks.Trace):
         nodes = [one.result if isinstance(one, Stage) else one.node for one in results]
         forms = [one.out if isinstance(one, Stage) else one.layout.shape for one in results]
         placed = [rows.placed(node, form == shape[:-axes]) for node, form in zip(nodes, forms, strict=True)]
-        if not rows.stages or (len(rows.stages) == 1 and not any(node.args for node in placed)):
+        alone = len(rows.stages) == 1 and not any(node.args for node in placed)
+        if not rows.gathers and (not rows.stages or alone):
             return None
         with tracing(self.name, self._shapes):
             program, inputs, scalars, views = self._compact([*rows.operands, *placed])
         of_arrays, stages = rows.numbered(inputs)
-        own = Kernel(program, self._operands(of_arrays, views), [self._numbers[k] for k in scalars])
+        operands, numbers = self._operands(of_arrays, views), [self._numbers[k] for k in scalars]
+        sources = [(self._array(one.value.array), self._array(one.value.indices)) for one in rows.gathers]
+        operands += [Operand(x, None, x) for x, _ in sources]
+        count, indices = len(operands), [index for _, index in sources]
+        own = Kernel(program, [*operands, *[Operand(x, None, x) for x in indices]], numbers)
+        first = count - len(indices)
+        gathered = tuple([(first + i, one) for i, one in enumerate(own.layouts[count:])])
         device = own.layouts[0].device
         outs = [
             fresh_layout(device, node.dtype, form) if one is None else one.layout
             for one, node, form in zip(owned, nodes, forms, strict=True)
         ]
         wide = tuple([form == shape for form in forms])
-        problem = RowProgram(program, stages, shape, axes, own.layouts, tuple(outs), wide)
-        plan = rows.stages[0].reduce.row_plan(problem)
+        layouts = own.layouts[:count]
+        problem = RowProgram(program, stages, shape, axes, layouts, tuple(outs), wide, gathered)
+        plan = FUNCTIONS["sum"].row_plan(problem)
         return None if plan is None else self._launched(plan, own, owned, lambda: plan.source)
 
 

@@ -31,6 +31,7 @@ from .boxes import Box, around, box_of, common
 from .graph import (
     Expr,
     Factor,
+    Gathered,
     Node,
     NotFused,
     Pieces,
@@ -40,6 +41,7 @@ from .graph import (
     array_reads,
     cast,
     constant,
+    gathers_of,
     input_node,
     order,
     pieces_of,
@@ -81,8 +83,8 @@ def _joined(nodes: Sequence[Node]) -> bool:
 
 
 def _staged(nodes: Sequence[Node]) -> bool:
-    """Whether expressions read reductions or products."""
-    return bool(stages_of(nodes) or products_of(nodes))
+    """Whether expressions read reductions, products or gathered rows."""
+    return bool(stages_of(nodes) or products_of(nodes) or gathers_of(nodes))
 
 
 def _both(some: tuple[Array, ...], others: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -367,6 +369,17 @@ class Trace(Launches):
         self._multiplied[node] = weakref.ref(result), lines
         return result
 
+    def gathered(self, x: Array, indices: Array, given: Array) -> Array:
+        """The rows of a matrix at indices, which may lie in the memory of ``given``, pending; a kernel clips them."""
+        deferred.computed(x)
+        deferred.computed(indices)
+        of = Gathered(self.number(x), self.number(indices), (indices.shape[0], x.shape[1]))
+        node, lines = of.node(x.dtype), self.lines_of([x, indices])
+        own = fresh_layout(x.device, x.dtype, of.shape)
+        result = self._pending(Expression(self, node, own, _both((x,), (indices, given)), 1, lines=lines))
+        self._multiplied[node] = weakref.ref(result), lines
+        return result
+
     def view(self, x: Array, take: Callable[[Any], Any]) -> Array | None:
         """The pending view of an array; None if its expression has no such view."""
         one = expression(x)
@@ -399,7 +412,7 @@ class Trace(Launches):
 
     def _viewed(self, one: Expression, take: Callable[[Any], Any], like: Any) -> Node | None:
         """The node of a view, which is that of the views of all arrays."""
-        if products_of((one.node,)):
+        if products_of((one.node,)) or gathers_of((one.node,)):
             return None
         with tracing(self.name, self._shapes):
             if one.depth and reads_within(one.node) > MOST_VIEWED:

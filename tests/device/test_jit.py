@@ -228,6 +228,12 @@ def test_means_are_written(device: ck.Device) -> None:
         agree(jitted(x), means_that_are_written(x))
 
 
+def of_gathered(x: Any, index: Any) -> Any:
+    """Rows of a matrix, standardised, and what is computed of them and of other rows."""
+    rows = ck.take(x, index, axis=0)
+    return standardised(rows)[1], rows * x[index[::-1]] + 1
+
+
 @pytest.mark.parametrize("n", [40, 1100])
 def test_rows_in_registers(device: ck.Device, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As threads of a GPU share rows: several rows a block, or a block a row; the host runs them, checked."""
@@ -245,7 +251,36 @@ def test_rows_in_registers(device: ck.Device, n: int, monkeypatch: pytest.Monkey
     wanted = standardised(x)
     with ck.testing.checked() if device.kind == "host" else nullcontext():
         agree(ck.jit(standardised)(x), wanted)
-    assert [type(one) for one in plans] == [row_program.RowPlan]
+        index = ck.asarray(np.random.default_rng(n).integers(-17, 17, 23))
+        agree(ck.jit(of_gathered)(x, index), of_gathered(x, index))
+    assert [type(one) for one in plans] == [row_program.RowPlan] * 2
+
+
+def test_gathered_rows_are_read_where_they_are(device: ck.Device) -> None:
+    x, index = made(20, 40), ck.asarray([3, -1, 3, 0, 19, -20] * 5)
+    kernels = ck.jit(of_gathered).launches(x, index)
+    assert "take" not in [one.name for one in kernels]
+    jitted = ck.jit(of_gathered)
+    for seed in range(4):
+        x, index = made(20, 40, seed=seed), index + seed - 2 * seed * (index >= 0)
+        agree(jitted(x, index), of_gathered(x, index))
+    if device.kind == "host":
+        with pytest.raises(IndexError, match="take: index 39 is out of bounds for an axis of size 20"):
+            jitted(x, index * 0 + 39)
+
+    def written(x: ck.Array, index: ck.Array) -> Any:
+        before = ck.take(x, index, axis=0) * 2
+        index += 1
+        x[3] = 7
+        return before, x[index]
+
+    pairs = [(made(20, 40), ck.asarray([3, 0, -5])) for _ in range(2)]
+    for _ in range(3):
+        agree(ck.jit(written)(*pairs[0]), written(*pairs[1]))
+    ck.testing.gradcheck(
+        ck.jit(lambda x: (ck.sin(x[ck.asarray([2, 0, 2])]) ** 2).sum(axis=1)),
+        [ck.asarray(np.random.default_rng(0).standard_normal((3, 32)))],
+    )
 
 
 @pytest.mark.parametrize(
@@ -565,7 +600,7 @@ SHAPE = (4, 6)
 
 def program(rng: Random) -> Callable[[list[Any]], list[Any]]:
     """A random program of views, elementwise functions, writes, reductions, products and rolls."""
-    steps = [(int(k), rng.integers(0, 1 << 30, 4).tolist()) for k in rng.integers(0, 19, rng.integers(4, 12))]
+    steps = [(int(k), rng.integers(0, 1 << 30, 4).tolist()) for k in rng.integers(0, 20, rng.integers(4, 12))]
 
     def run(given: list[Any]) -> list[Any]:
         values = [x.copy() for x in given]
@@ -616,6 +651,9 @@ def program(rng: Random) -> Callable[[list[Any]], list[Any]]:
                 mode = ("constant", "edge", "wrap", "reflect")[q % 4]
                 values.append(ck.pad(x[1:, a:], [(1, 0), (0, a)], mode) * 0.5 + y)
             elif kind == 17:
+                rows = ck.take(x, ck.asarray([a, -1, 0, q % 4]), axis=0)
+                values.append(rows * 0.5 - y if a else rows - rows.mean(axis=1, keepdims=True))
+            elif kind == 18:
                 product = y.T @ x
                 product *= 0.1
                 values.append((x @ product).mean(axis=q % 2, keepdims=True) + y)
@@ -657,6 +695,7 @@ def test_many_random_programs_of_few_rows(
 ) -> None:
     monkeypatch.setattr(trace, "LEAST_ROWS", 2)
     monkeypatch.setattr(trace, "LEAST_ELEMENTS", 2)
+    monkeypatch.setattr("cukern.index.take.LEAST_ELEMENTS", 2)
     check_random_programs(range(first, first + 100))
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dis
 import functools
+import inspect
 import os
 import time
+import warnings
 from collections.abc import Callable
+from enum import Enum
 from types import MethodType
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from . import pytree
 from .array import Array
@@ -17,10 +21,12 @@ from .autodiff.cotangents import is_array
 from .cache import Cache
 from .capture import Captured, form_of, is_input, owners_of
 from .device import capture_hooks, current
+from .device.precision import get_matmul_precision
 from .dtypes import get_default_dtype, info
-from .elementwise.pending import Launched, Trace
-from .elementwise.script import Replay, taken_apart
-from .launch.cost import bandwidth
+
+if TYPE_CHECKING:
+    from .elementwise.launches import Launched
+    from .elementwise.trace import Trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,6 +56,7 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
         function: takes pytrees of arrays, modules and hashable constants, and returns a pytree.
 
     Raises:
+        TypeError: the function is a generator or a coroutine, whose text would run after the call.
         CaptureError: when called: the function reads values of an array, as ``if`` and ``float`` do.
         TypeError: when called: an argument can be no part of a form.
 
@@ -62,31 +69,74 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
     >>> len(smooth.launches(ck.asarray([0.0, 4.0, 8.0, 4.0])))
     1
     """
+    for is_kind, kind in _LATER:
+        if is_kind(function):
+            raise TypeError(
+                f"jit: expected a function that returns arrays, got the {kind} {function.__qualname__}, whose text "
+                "runs after the call: jit a function of one of its steps"
+            )
     return Jitted(function)
+
+
+_LATER: tuple[tuple[Callable[[object], bool], str], ...] = (
+    (inspect.isgeneratorfunction, "generator"),
+    (inspect.iscoroutinefunction, "coroutine"),
+    (inspect.isasyncgenfunction, "asynchronous generator"),
+)
+#: The modules of the host whose numbers differ from call to call.
+_CHANCE = ("datetime", "numpy.random", "random", "secrets", "time")
+
+
+def _chance_in(function: Callable[..., Any]) -> str:
+    """What a function's text calls of the host's clocks or random numbers, which replays do not call; or ""."""
+    if not inspect.isfunction(function):
+        return ""
+    outside = inspect.getclosurevars(function)
+    scope = {**outside.globals, **outside.nonlocals}
+    path, owner = "", None
+    for step in dis.get_instructions(function):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_DEREF"):
+            path = str(step.argval)
+            owner = scope.get(path)
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and owner is not None:
+            path = f"{path}.{step.argval}"
+            place = owner if inspect.ismodule(owner) or inspect.isclass(owner) else type(owner)
+            home = place.__name__ if inspect.ismodule(place) else place.__module__
+            found = getattr(place, str(step.argval), None)
+            if any(f"{home}.".startswith(f"{one}.") for one in _CHANCE) and inspect.isroutine(found):
+                return path
+            owner = found if inspect.ismodule(found) or inspect.isclass(found) else None
+        else:
+            owner = None
+    return ""
+
+
+class _State(Enum):
+    """How the next call of a form runs the function."""
+
+    TRACED = 0
+    #: As it is, on the host, where arrays are computed at once: to see whether that takes less time.
+    TRIED = 1
+    #: As it is, since that took less.
+    PLAIN = 2
+    CAPTURED = 3
+    REPLAYED = 4
 
 
 class _Known(NamedTuple):
     """What the calls of one form have shown.
 
     Attributes:
-        form: what the first call did, and the numbers in it.
-        replay: repeats the launches, from the third call on; None if there is more to do.
-        captured: whether the function is captured from the third call on.
-        seconds: what the second call took, if its Python has to run on the host, where arrays are computed at once.
-        plain: whether the function is called as it is, since that has taken less time.
-        tried: whether there was a second call.
-        leaves: the results that are no arrays, and None for each array.
-        rebuilt: makes the results of their leaves.
+        form: what the last traced call did, and the numbers in it.
+        state: how the next one runs.
+        seconds: what the traced call took before it is tried without a trace.
+        replay: repeats the launches with the arrays of a call, and returns its results.
     """
 
     form: Any
-    replay: Replay | None = None
-    captured: bool = False
+    state: _State = _State.TRACED
     seconds: float = 0.0
-    plain: bool = False
-    tried: bool = False
-    leaves: tuple[Any, ...] = ()
-    rebuilt: Callable[[list[Any]], Any] = list
+    replay: Callable[[list[Array]], Any] = list
 
 
 class Jitted(Generic[P, R]):
@@ -121,24 +171,37 @@ class Jitted(Generic[P, R]):
             known = self._known.get(key)
         except TypeError as error:
             raise TypeError(f"jit: expected arrays, modules and hashable constants; {error}") from None
-        if known is not None and known.replay is not None:
-            made = iter(known.replay(arrays))
-            again: R = known.rebuilt([next(made) if leaf is None else leaf for leaf in known.leaves])
-            return again
-        if known is not None and known.captured:
+        state = None if known is None else known.state
+        if known is not None and state is _State.REPLAYED:
+            from .elementwise.script import Differs
+
+            try:
+                again: R = known.replay(arrays)
+                return again
+            except Differs:
+                self._known.keep(key, known._replace(state=_State.PLAIN))
+                return self._function(*args, **kwargs)
+        if state is _State.CAPTURED:
             return self._captured(*args, **kwargs)
+        if state is _State.PLAIN:
+            return self._function(*args, **kwargs)
         start = time.perf_counter()
-        if known is not None and known.seconds:
-            plain: R = self._function(*args, **kwargs)
-            if not known.plain:
-                faster = time.perf_counter() - start < known.seconds
-                self._known.keep(key, known._replace(plain=faster, seconds=known.seconds if faster else 0.0))
+        if known is not None and state is _State.TRIED:
+            plain = self._function(*args, **kwargs)
+            faster = time.perf_counter() - start < known.seconds
+            self._known.keep(key, known._replace(state=_State.PLAIN if faster else _State.TRACED))
             return plain
+        if known is None and (call := _chance_in(self._function)):
+            warnings.warn(
+                f"jit: {self._name} calls {call}: if two calls get the same, later ones repeat it. Draw with "
+                "ck.random, or make it an argument",
+                stacklevel=2,
+            )
         active, result = self._run(args, kwargs, arrays)
         learnt = self._learnt(known, active, arrays, result)
-        if known is not None and not known.tried and learnt.replay is None and not learnt.captured:
-            learnt = learnt._replace(seconds=time.perf_counter() - start, tried=True)
-        self._known.keep(key, learnt._replace(tried=True) if known is not None else learnt)
+        if known is not None and not known.seconds and learnt.state is _State.TRACED:
+            learnt = learnt._replace(state=_State.TRIED, seconds=time.perf_counter() - start)
+        self._known.keep(key, learnt)
         return result
 
     @staticmethod
@@ -146,7 +209,12 @@ class Jitted(Generic[P, R]):
         """What calls that do the same have in common, and the arrays among the arguments."""
         arrays: list[Array] = []
         numbers: dict[int, int] = {}
-        forms: list[Any] = [get_default_dtype(), pytree.containers(tree), *owners_of(tree)]
+        forms: list[Any] = [
+            get_default_dtype(),
+            get_matmul_precision(),
+            pytree.containers(tree),
+            *owners_of(tree),
+        ]
         for leaf in pytree.leaves(tree):
             if is_array(leaf) and is_input(leaf):
                 forms += (leaf._layout or leaf._planned(), numbers.setdefault(id(leaf), len(arrays)))
@@ -157,6 +225,8 @@ class Jitted(Generic[P, R]):
 
     def _run(self, args: Any, kwargs: Any, arrays: list[Array], lines: bool = False) -> tuple[Trace, R]:
         """The function's result, and the trace of it."""
+        from .elementwise.trace import Trace
+
         with Trace(self._name, arrays, strict=True, lines=lines) as active:
             result = self._function(*args, **kwargs)
             active.settle(leaf for leaf in pytree.leaves(result) if isinstance(leaf, Array))
@@ -168,22 +238,29 @@ class Jitted(Generic[P, R]):
 
     def _learnt(self, known: _Known | None, active: Trace, arrays: list[Array], result: Any) -> _Known:
         """What is known after the first call of a form, or another one."""
+        from .elementwise.script import Replay, taken_apart
+
         script = active.script
         leaves, rebuilt = taken_apart(result)
         slots = [script.slot(leaf) for leaf in leaves if isinstance(leaf, Array)]
         form = active.numbers, (*script.form(), *slots)
-        if known is None:
-            return _Known(form)
-        on_host = all(leaf.device.addressable for leaf in (*arrays, *leaves) if isinstance(leaf, Array))
-        if not _equal(known.form[0], form[0]):  # its Python has to run
-            return _Known(form)
+        learnt = _Known(form, seconds=0.0 if known is None else known.seconds)
+        if known is None or not _equal(known.form[0], form[0]):  # its Python has to run
+            return learnt
+        concerned = [x for x in (*arrays, *leaves) if isinstance(x, Array)]
+        on_host = all(x.device.addressable for x in concerned)
         if script.open or any(leaf is None for leaf in leaves) or not _equal(known.form[1], form[1]):
-            return _Known(form, captured=not on_host)
-        moved = sum(x.nbytes for x in (*arrays, *leaves) if isinstance(x, Array))
-        if not on_host and len(active.kernels) >= _MANY_LAUNCHES and moved <= _SMALL_BYTES:
-            return _Known(form, captured=True)
-        constants = tuple([None if isinstance(leaf, Array) else leaf for leaf in leaves])
-        return _Known(form, Replay(script, slots), leaves=constants, rebuilt=rebuilt)
+            return learnt if on_host else learnt._replace(state=_State.CAPTURED)
+        small = sum(x.nbytes for x in concerned) <= _SMALL_BYTES
+        if not on_host and len(active.kernels) >= _MANY_LAUNCHES and small:
+            return learnt._replace(state=_State.CAPTURED)
+        replay, constants = Replay(script, slots), [None if isinstance(x, Array) else x for x in leaves]
+
+        def again(arrays: list[Array]) -> Any:
+            made = iter(replay(arrays))
+            return rebuilt([next(made) if leaf is None else leaf for leaf in constants])
+
+        return learnt._replace(state=_State.REPLAYED, replay=again)
 
     def launches(self, *args: P.args, **kwargs: P.kwargs) -> list[Launched]:
         """What a call with these arguments launches; the function runs."""
@@ -204,6 +281,9 @@ class Jitted(Generic[P, R]):
         time that it took by itself, in us, and the lines of the program that it computes. Times are missing where the
         function does more than to launch.
         """
+        from .elementwise.script import Replay
+        from .launch.cost import bandwidth
+
         arrays = self._form((args, kwargs))[1]
         active, _ = self._run(args, kwargs, arrays, lines=True)
         device = arrays[0].device if arrays else current()

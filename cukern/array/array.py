@@ -14,7 +14,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..autodiff import tape
 from ..autodiff.state import opened
-from ..device import Device, capture_hooks, current, dlpack
+from ..device import Device, capture_hooks, current, dlpack, trace_hooks
 from ..device.transfer import copied_across
 from ..errors import DeviceError
 from . import printing
@@ -162,8 +162,8 @@ class Array(Memory):
         """Become another array, sharing its memory."""
         if other is self:
             return
-        if capture_hooks.traced_threads:
-            capture_hooks.writes(self)
+        if trace_hooks.traced_threads:
+            trace_hooks.writes(self)
         for name in ("_ndarray", "_layout", "_memory", "_operand", "_storage", "device"):
             setattr(self, name, getattr(other, name))
         capture_hooks.replaced += 1
@@ -284,14 +284,14 @@ class Array(Memory):
         library asks for, by ``__array__``, DLPack or CUDA's array interface, are a :class:`GradientError` while a tape
         tracks the array.
         """
-        capture_hooks.reads(self, "numpy()")
+        trace_hooks.reads(self, "numpy()")
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "numpy()")
         return np.asarray(self._fetched(), order="C")
 
     def _fetched(self) -> npt.NDArray[Any]:
         """:meth:`numpy` for uses that lose no gradient, allowed in ``strict_tape``."""
-        capture_hooks.reads(self)
+        trace_hooks.reads(self)
         if not self.device.addressable:
             capture_hooks.leave("reads values of an array on the host")
         with self.device.activate():
@@ -404,7 +404,7 @@ class Array(Memory):
             IndexError: the index is out of range.
             ValueError: there is not exactly one element and no index, or an index of other than one integer an axis.
         """
-        capture_hooks.reads(self, "item()")
+        trace_hooks.reads(self, "item()")
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "item()")
         return self._chosen(*index)._number() if index else self._number()
@@ -418,7 +418,7 @@ class Array(Memory):
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers, constants to tapes: see :meth:`numpy`."""
-        capture_hooks.reads(self, "tolist()")
+        trace_hooks.reads(self, "tolist()")
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "tolist()")
         data = self._fetched()
@@ -428,7 +428,7 @@ class Array(Memory):
     def _scalar(self, wanted: str) -> Any:
         if self.ndim and self.size != 1:
             raise TypeError(f"only an array of one element becomes {wanted}; this one has shape {self.shape}")
-        capture_hooks.reads(self, wanted)
+        trace_hooks.reads(self, wanted)
         converted(self, wanted, number=True)
         return self._number()
 
@@ -446,14 +446,14 @@ class Array(Memory):
     def __bool__(self) -> bool:
         if self.size != 1:
             raise ValueError(f"the truth of an array of shape {self.shape} is ambiguous; use any() or all()")
-        capture_hooks.reads(self, "bool(x), as of if and while,")
+        trace_hooks.reads(self, "bool(x), as of if and while,")
         return bool(self._number())
 
     def __int__(self) -> int:
         return int(self._real("an int"))
 
     def __float__(self) -> float:
-        if self.device.addressable and not (opened or capture_hooks.refuse or capture_hooks.traced_threads):
+        if self.device.addressable and not (opened or capture_hooks.refuse or trace_hooks.traced_threads):
             try:
                 return float(self._ndarray.item())
             except (TypeError, ValueError):
@@ -506,7 +506,7 @@ class Array(Memory):
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        capture_hooks.reads(self, "a pickle")
+        trace_hooks.reads(self, "a pickle")
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "a pickle")
         own, data = self._planned(), self._fetched()

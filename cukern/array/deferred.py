@@ -1,6 +1,6 @@
 """Arrays that are computed when something first reads their memory: cotangents that often nobody reads.
 
-While a function is traced (:mod:`..elementwise.pending`), all results of elementwise functions are such arrays.
+While a function is traced (:mod:`..elementwise.trace`), all results of elementwise functions are such arrays.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..device.capture_hooks import trace as trace
-from ..device.capture_hooks import traced_threads as traced_threads
-from ..device.capture_hooks import writes
+from ..device.trace_hooks import trace as trace
+from ..device.trace_hooks import traced_threads as traced_threads
+from ..device.trace_hooks import writes
 from .array import Array, Storage
 from .layout import Layout
 
@@ -31,15 +31,25 @@ class Deferred(Array):
     def of(cls, layout: Layout, compute: Callable[[], Array]) -> Array:
         """An array of the layout of a new one, which ``compute`` returns, in any shape."""
         result = _new(cls)
-        _MEMORY.__set__(result, compute)
+        result.compute = compute
         result._layout, result.device, result._storage = layout, layout.device, Storage()
         result._key = result._viewed = None
         return result
 
+    @property
+    def compute(self) -> Callable[[], Array]:
+        """What computes it, as long as it is not computed."""
+        compute: Callable[[], Array] = _MEMORY.__get__(self)
+        return compute
+
+    @compute.setter
+    def compute(self, by: Callable[[], Array]) -> None:
+        _MEMORY.__set__(self, by)
+
     def _seen(self, layout: Layout, offset: int = 0) -> Array:
         """The view, not computed either if it has all elements."""
         if type(self) is Deferred and layout.contiguous and layout.nbytes == self.nbytes:
-            return Deferred.of(layout, _MEMORY.__get__(self))
+            return Deferred.of(layout, self.compute)
         return super()._seen(layout, offset)
 
 
@@ -57,7 +67,7 @@ def _computed(name: str) -> Any:
     """A part of an array, which becomes an ordinary one."""
 
     def part(self: Any) -> Any:
-        settled(self, _MEMORY.__get__(self)())
+        settled(self, self.compute())
         return getattr(self, name)
 
     return property(part)
@@ -85,8 +95,7 @@ def computed(x: Array) -> None:
 
 def deferred(x: Array) -> Callable[[], Array] | None:
     """What computes an array that is not computed yet; else None."""
-    compute: Callable[[], Array] | None = _MEMORY.__get__(x) if type(x) is Deferred else None
-    return compute
+    return x.compute if type(x) is Deferred else None
 
 
 def about_to_write(*arrays: Array | None) -> None:

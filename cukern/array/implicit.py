@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..autodiff import tape
 from ..autodiff.cotangents import describe
-from ..device import capture_hooks
+from ..device import capture_hooks, trace_hooks
 from ..errors import GradientError
 
 if TYPE_CHECKING:
@@ -125,6 +125,6 @@ def converted(array: Array, way: str, number: bool = False) -> None:
                 f"{way}{taken} of {describe(array)} that a tape tracks: the result would be a constant, and the "
                 "gradient through it lost; if a constant is meant, give x.numpy() or cukern.stop_gradient(x)"
             )
-    capture_hooks.reads(array, way)
+    trace_hooks.reads(array, way)
     if capture_hooks.refuse is not None:
         capture_hooks.refuse(array, way)

@@ -34,6 +34,7 @@ from .graph import (
     input_node,
     order,
     product_shape_of,
+    products_of,
     read_views,
     scalar_node,
     spread,
@@ -183,7 +184,7 @@ class _Kernels:
             if nodes in seen and len(nodes) == 1:
                 continue  # a factor of several products
             seen.add(nodes)
-            self._read.update(products := _products(nodes))
+            self._read.update(products := products_of(nodes))
             pending += [(factor.node,) for one in products for factor in one.value]
 
     def add(
@@ -192,7 +193,7 @@ class _Kernels:
         """Add the kernel of some nodes; return the indices of what it computes."""
         if len(nodes) == 1 and nodes[0].kind == "product" and reduced is None:
             return (int(self._product(nodes[0]).value),)
-        products = _products(nodes)
+        products = products_of(nodes)
         own = None
         if len(nodes) == 1 and (reduced is None or reduced.axes == (len(shape) - 1,)):
             alone = [one for one in products if self._read[one] == 1 and product_shape_of(one) == shape]
@@ -238,11 +239,6 @@ class _Kernels:
         self.kernels.append(kernel)
         self.count += outputs
         return tuple(range(self.count - outputs, self.count))
-
-
-def _products(nodes: Sequence[Node]) -> list[Node]:
-    """The products that an expression reads."""
-    return [node for node in order(nodes) if node.kind == "product"]
 
 
 @dataclass
@@ -325,7 +321,7 @@ class Fused(Generic[P, R]):
             if plain:
                 self._known.keep(tuple(key), traced)
         if traced_threads and (active := trace()) is not None:
-            if traced.why or not any(one.product for one in traced.kernels):
+            if traced.why or not any(one.product and one.reduced for one in traced.kernels):
                 return self._function(*args, **kwargs)
             called: R = active.call(self, args, kwargs)
             return called

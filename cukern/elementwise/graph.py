@@ -29,12 +29,12 @@ class Node:
 
     Attributes:
         kind: ``"input"``, ``"view"``, ``"pieces"``, ``"scalar"``, ``"constant"``, ``"cast"``, ``"call"``,
-            ``"product"`` or ``"reduced"``.
+            ``"product"``, ``"gathered"`` or ``"reduced"``.
         row: the row of a call.
         args: the operands.
         dtype: the dtype of the value.
         value: the number of an input or a scalar; the value of a constant; the factors of a product; a :class:`View`;
-            :class:`Pieces`; a :class:`Stage`.
+            :class:`Pieces`; :class:`Gathered`; a :class:`Stage`.
         weak: whether it takes the dtype of the other operands, as a Python number does.
     """
 
@@ -477,31 +477,62 @@ class Pieces(NamedTuple):
         return _node("pieces", dtype, value=self)
 
     def part(self, index: Indexed) -> Node:
-        """The node of a part of one box.
+        """The node of a part, which is of one box or of pieces itself.
 
         Raises:
-            NotFused: the part is of several boxes.
+            NotFused: the index is not of slices of step 1.
         """
+        ends = []
+        for part, n in zip(index.key, self.shape, strict=True):
+            start, stop, step = part.indices(n) if isinstance(part, slice) else (0, 0, 0)
+            if step != 1:
+                raise NotFused("an index of joined arrays by other than slices of step 1")
+            ends.append((start, max(start, stop)))
+        found: list[tuple[tuple[slice, ...], Node]] = []
         for box, node in self.boxes:
-            key: list[Any] = []
-            for part, own, n in zip(index.key, box, self.shape, strict=True):
-                if not isinstance(part, slice):
-                    raise NotFused("an index of joined arrays by integers or new axes")
-                start, stop, step = part.indices(n)
-                if step != 1 or start < own.start or stop > own.stop:
-                    break
-                key.append(slice(start - own.start, stop - own.start))
-            else:
-                shape = tuple([one.stop - one.start for one in box])
-                plain = all(one.kind in ("scalar", "constant") for one in order((node,)) if not one.args)
-                whole = plain or key == [slice(0, n) for n in shape]
-                return node if whole else Expr(node, shape)[tuple(key)].node
-        raise NotFused("an index of several joined arrays")
+            both = [(max(a, own.start), min(b, own.stop)) for (a, b), own in zip(ends, box, strict=True)]
+            if any(a >= b for a, b in both):
+                continue
+            key = tuple([slice(a - own.start, b - own.start) for (a, b), own in zip(both, box, strict=True)])
+            sizes = tuple([own.stop - own.start for own in box])
+            plain = all(one.kind in ("scalar", "constant") for one in order((node,)) if not one.args)
+            whole = plain or key == tuple([slice(0, n) for n in sizes])
+            at = tuple([slice(a - start, b - start) for (a, b), (start, _) in zip(both, ends, strict=True)])
+            found.append((at, node if whole else Expr(node, sizes)[key].node))
+        if not found:
+            raise NotFused("an empty part of joined arrays")
+        if len(found) == 1:
+            return found[0][1]
+        return Pieces(tuple([b - a for a, b in ends]), tuple(found)).node(found[0][1].dtype)
+
+
+def reads_within(node: Node) -> int:
+    """How many arrays an element of an expression reads."""
+    joined = [max(reads_within(own) for _, own in one.boxes) for one in pieces_of((node,))]
+    return len(array_reads(node)) + sum(joined)
 
 
 def pieces_of(nodes: Sequence[Node]) -> list[Pieces]:
     """The joined arrays that expressions read."""
     return [node.value for node in order(nodes) if node.kind == "pieces"]
+
+
+class Gathered(NamedTuple):
+    """Rows of a matrix by an array of indices: the numbers of both, and the shape.
+
+    Attributes:
+        array: the number of the matrix.
+        indices: that of the vector of indices.
+        shape: the shape of the rows.
+    """
+
+    array: int
+    indices: int
+    shape: tuple[int, ...]
+
+    def node(self, dtype: DType) -> Node:
+        """The node of the rows."""
+        return _node("gathered", dtype, value=self)
 
 
 class Stage(NamedTuple):
@@ -584,8 +615,8 @@ def _viewed(x: Expr, step: Moved | Indexed, what: str) -> Expr:
     shape, views = step.shape(x.shape), {}
     x.shared = True
     for leaf in order([x.node]):
-        if leaf.kind == "product":
-            raise NotFused(f"{what} of a product")
+        if leaf.kind in ("product", "gathered"):
+            raise NotFused(f"{what} of a {leaf.kind} array")
         if leaf.kind == "pieces":
             if not isinstance(step, Indexed):
                 raise NotFused(f"{what} of joined arrays")
@@ -633,8 +664,8 @@ def read_views(roots: Sequence[Node], first: int) -> tuple[tuple[Node, ...], lis
             if node.kind == "view":
                 new[node] = views.setdefault(node, input_node(first + len(views), node.dtype))
             elif node.kind == "product":
-                factors = tuple([one._replace(node=read((one.node,))[0]) for one in node.value])
-                new[node] = _node("product", node.dtype, value=factors)
+                factors = [one._replace(node=read((one.node,))[0]) for one in node.value]
+                new[node] = product_node(node.dtype, factors)
         return substitute(nodes, new)
 
     return read(roots), [one.value for one in views]
@@ -785,6 +816,21 @@ def product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     return (*batch, *a[-2:-1], *b[1:][-1:])
 
 
+def product_node(dtype: DType, factors: Sequence[Factor]) -> Node:
+    """The node of a product."""
+    return _node("product", dtype, value=tuple(factors))
+
+
+def products_of(nodes: Sequence[Node]) -> list[Node]:
+    """The products that expressions read."""
+    return [node for node in order(nodes) if node.kind == "product"]
+
+
+def gathers_of(nodes: Sequence[Node]) -> list[Node]:
+    """The gathered rows that expressions read."""
+    return [node for node in order(nodes) if node.kind == "gathered"]
+
+
 def product_shape_of(node: Node) -> tuple[int, ...]:
     """The shape of a product."""
     return product_shape(*(factor.in_product for factor in node.value))
@@ -811,8 +857,7 @@ def product(x1: Any, x2: Any) -> Expr:
         factors.append(Factor(node, value.shape, isinstance(one, Swapped)))
     shape = product_shape(*(one.in_product for one in factors))
     dtype = dtypes.result_type(*(one.node.dtype for one in factors))
-    value = tuple(one._replace(node=cast(one.node, dtype)) for one in factors)
-    return Expr(_node("product", dtype, value=value), shape)
+    return Expr(product_node(dtype, [one._replace(node=cast(one.node, dtype)) for one in factors]), shape)
 
 
 def symbolic(row: Row, operands: Sequence[Any]) -> Expr:

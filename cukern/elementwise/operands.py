@@ -14,6 +14,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
 from ..array.creation import beside as joined
+from ..array.deferred import trace, traced_threads
 from ..array.operators import FUNCTIONS, is_foreign
 from ..autodiff import tape
 from ..autodiff.cotangents import Likeness, Parts, form_of, zeros_like
@@ -34,9 +35,19 @@ def public(function: F) -> F:
 
 def on_device(function: F) -> F:
     """Make the device of the first argument current while the function runs, as CuPy's functions require."""
+    return _on_device(function, False)
 
+
+def one_step(function: F) -> F:
+    """:func:`on_device` for a function of new arrays that is none of elementwise ones: a trace repeats calls of it."""
+    return _on_device(function, True)
+
+
+def _on_device(function: F, step: bool) -> F:
     @functools.wraps(function)
     def wrapper(x: Any, *args: Any, **options: Any) -> Any:
+        if step and traced_threads and (active := trace()) is not None:
+            return active.call(wrapper, (x, *args), options)
         if not isinstance(x, Array):
             x = require_array(x, function.__name__, beside=first_array(args))
         if x.device.addressable:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from .. import pytree
 from ..array import Array
-from ..array.layout import Layout
+from ..array.layout import Layout, address
 from ..cache import Is
 from .graph import View
 from .operands import view
@@ -62,19 +62,23 @@ class Launch(NamedTuple):
             values[slot] = made
 
 
-class Reduce(NamedTuple):
-    """A reduction, whose result is a new array."""
+class Single(NamedTuple):
+    """A launch of a reduction or of a product with what follows it, whose result is one new array.
+
+    Attributes:
+        others: what else the plan takes.
+    """
 
     plan: Any
     reads: tuple[Read, ...]
     numbers: tuple[Any, ...]
-    parameter: float
+    others: tuple[Any, ...]
     slot: int
 
     def run(self, values: list[Any]) -> None:
         """Launch, and put the result into its slot."""
         arrays = [one.of(values) for one in self.reads]
-        values[self.slot] = self.plan.run(arrays, self.numbers, self.parameter)
+        values[self.slot] = self.plan.run(arrays, self.numbers, *self.others)
 
 
 class New(NamedTuple):
@@ -126,12 +130,17 @@ class Seen(NamedTuple):
         values[self.slot] = x._seen(self.layout, self.offset) if there else view(x, self.take(x._data))
 
 
+class Differs(Exception):
+    """A call has a result of another layout than before, as where values decide on sizes."""
+
+
 class Call(NamedTuple):
     """A call of a function that is no elementwise one.
 
     Attributes:
         constants: its arguments that are no arrays, and the containers of all of them.
         rebuilt: makes the positional arguments and those by name of arrays.
+        layouts: those of the results, which what follows is made for.
     """
 
     function: Callable[..., Any]
@@ -139,6 +148,7 @@ class Call(NamedTuple):
     constants: Any
     rebuilt: Callable[[list[Any]], Any]
     results: tuple[int, ...]
+    layouts: tuple[Layout, ...]
 
     @property
     def form(self) -> Any:
@@ -149,11 +159,23 @@ class Call(NamedTuple):
         """Call it."""
         args, options = self.rebuilt([values[slot] for slot in self.slots])
         made = self.function(*args, **options)
-        for slot, one in zip(self.results, pytree.leaves(made), strict=True):
+        for slot, one, own in zip(self.results, pytree.leaves(made), self.layouts, strict=True):
+            if (one._layout or one._planned()) is not own:
+                raise Differs
             values[slot] = one
 
 
-Step = Launch | Reduce | New | Into | Seen | Call
+def _place(x: Array) -> tuple[Any, ...]:
+    """What arrays have in common that are the same part of the same memory."""
+    own = x._layout or x._planned()
+    return id(x._storage), address(x._data) if own.on_host else x._operand, own
+
+
+def _nothing() -> None:
+    return None
+
+
+Step = Launch | Single | New | Into | Seen | Call
 
 
 class Script:
@@ -161,18 +183,21 @@ class Script:
 
     Attributes:
         steps: what has been done.
-        outer: arrays that no step has made, with their slots: what the function refers to.
+        outer: by slots, arrays that no step has made, as long as they are there: what the function refers to.
         open: why the steps are not all that the function has done; "" while they are.
     """
 
     def __init__(self, arguments: Iterable[Array]) -> None:
         self.steps: list[Step] = []
-        self.outer: list[tuple[int, Array]] = []
+        self.outer: dict[int, Callable[[], Array | None]] = {}
         self.open = ""
         self._slots: dict[int, tuple[Callable[[], Array | None], int]] = {}
         self.count = 0
+        #: The memory of arguments, of which others are aliases, as what a tape watches; and their slots.
+        self._lying: dict[Any, tuple[Callable[[], Any], int]] = {}
         for x in arguments:
-            self.put(x)
+            place, slot = _place(x), self.put(x)
+            self._lying[place] = (_nothing if place in self._lying else weakref.ref(x._storage)), slot
         self._arguments = self.count
 
     def put(self, x: Array) -> int:
@@ -187,11 +212,7 @@ class Script:
 
     def made(self, x: Array) -> bool:
         """Whether a step has made an array."""
-        return (
-            self.known(x)
-            and self._slots[id(x)][1] >= self._arguments
-            and not any(x is y for _, y in self.outer)
-        )
+        return self.known(x) and self._arguments <= self.slot(x) not in self.outer
 
     def known(self, x: Array) -> bool:
         """Whether an array has a slot."""
@@ -202,8 +223,12 @@ class Script:
         """The slot of an array."""
         if self.known(x):
             return self._slots[id(x)][1]
+        storage, slot = self._lying.get(_place(x), (_nothing, 0))
+        if storage() is x._storage:
+            self._slots[id(x)] = weakref.ref(x), slot
+            return slot
         slot = self.put(x)
-        self.outer.append((slot, x))
+        self.outer[slot] = weakref.ref(x)
         return slot
 
     def read(self, x: Array, seen: View | None, of: Array) -> Read:
@@ -215,7 +240,12 @@ class Script:
     def form(self) -> tuple[Any, ...]:
         """What is equal for two traces that did the same."""
         steps = [one.form if isinstance(one, (Seen, Call)) else one for one in self.steps]
-        return (*steps, *[(slot, Is(x)) for slot, x in self.outer])
+        return (*steps, *[(slot, Is(x())) for slot, x in self.outer.items()])
+
+    def end(self) -> None:
+        """Note that there are no more steps."""
+        if any(x() is None for x in self.outer.values()):
+            self.open = self.open or "it makes arrays by what is no step"
 
 
 def taken_apart(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
@@ -247,13 +277,13 @@ class Replay:
         self._steps = script.steps
         self._results = tuple(results)
         self._start: list[Any] = [None] * script.count
-        for slot, x in script.outer:
-            self._start[slot] = x
+        for slot, x in script.outer.items():
+            self._start[slot] = x()
         used: dict[int, int] = {}
         for i, step in enumerate(self._steps):
             for slot in _slots_of(step):
                 used[slot] = i
-        kept = {slot for slot, _ in script.outer} | set(results)
+        kept = {*script.outer, *results}
         self._ends: list[list[int]] = [[] for _ in self._steps]
         for slot, i in used.items():
             if slot not in kept:

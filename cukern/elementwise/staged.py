@@ -11,10 +11,10 @@ from .graph import Indexed, Node, Reshaped, Stage, View, input_node, order, stag
 from .program import Program
 
 if TYPE_CHECKING:
-    from .pending import Trace
+    from .launches import Launches
 
-#: Numbers of inputs from which they are the results of reductions.
-_RESULTS = 1 << 24
+#: Numbers of inputs from which they are gathered rows, and the results of reductions.
+_GATHERS, _RESULTS = 1 << 23, 1 << 24
 #: The fewest rows, and the fewest elements of a row, for which a reduction waits.
 LEAST_ROWS, LEAST_ELEMENTS = 16, 32
 #: Reductions of one kernel, from which on what is reduced is computed first.
@@ -33,6 +33,7 @@ class RowProgram(NamedTuple):
         operands: the layouts of the arrays, which broadcast to that shape.
         outs: those of the results.
         wide: whether each result has that shape; else it has a number for each row.
+        gathered: the operands that are matrices of which the rows are gathered, with the layouts of their indices.
     """
 
     program: Program
@@ -42,6 +43,7 @@ class RowProgram(NamedTuple):
     operands: tuple[Layout, ...]
     outs: tuple[Layout, ...]
     wide: tuple[bool, ...]
+    gathered: tuple[tuple[int, Layout], ...] = ()
 
 
 def depth_of(nodes: Sequence[Node]) -> int:
@@ -73,12 +75,14 @@ class Rows:
     Attributes:
         operands: what is reduced, where nodes of inputs stand for the results of the reductions before.
         stages: the reductions.
+        gathers: the nodes of gathered rows.
     """
 
-    def __init__(self, trace: Trace, shape: tuple[int, ...], axes: int) -> None:
+    def __init__(self, trace: Launches, shape: tuple[int, ...], axes: int) -> None:
         self._trace, self._shape, self._axes = trace, shape, axes
         self.operands: list[Node] = []
         self.stages: list[Stage] = []
+        self.gathers: list[Node] = []
 
     def placed(self, node: Node, dropped: bool = False) -> Node:
         """An expression whose arrays broadcast to the shape of the rows.
@@ -86,16 +90,21 @@ class Rows:
         Args:
             dropped: whether the expression's shape lacks the axes along rows.
         """
-        (node,) = self._trace.reused((node,))
-        added = Indexed((..., *(None,) * self._axes))
+        (node,) = self._trace.reused((node,), None if dropped or self._axes > 1 else self._shape)
+        added = (None,) * self._axes
         replaced: dict[Node, Node] = {}
         for leaf in order((node,)):
             if leaf.kind == "reduced":
                 replaced[leaf] = self._result(leaf, dropped)
+            elif leaf.kind == "gathered":
+                if leaf not in self.gathers:
+                    self.gathers.append(leaf)
+                replaced[leaf] = input_node(_GATHERS + self.gathers.index(leaf), leaf.dtype)
             elif leaf.kind in ("input", "view") and dropped:
                 view = self._trace.view_of(leaf)
                 if view.shape:
-                    replaced[leaf] = view.then(added).node(leaf.dtype)
+                    whole = (slice(None),) * len(view.shape)
+                    replaced[leaf] = view.then(Indexed((*whole, *added))).node(leaf.dtype)
         return substitute((node,), replaced)[0]
 
     def _result(self, leaf: Node, dropped: bool) -> Node:
@@ -112,7 +121,7 @@ class Rows:
 
     def numbered(self, inputs: Sequence[int]) -> tuple[list[int], tuple[tuple[Any, int, DType, float], ...]]:
         """The numbers of arrays and views among those of a program's inputs, and the stages of :class:`RowProgram`."""
-        arrays = [k for k in inputs if k < _RESULTS]
+        arrays = [k for k in inputs if k < _GATHERS]
         number = {k - _RESULTS: i for i, k in enumerate(inputs)}
         stages = [
             (one.reduce.row, number.get(i, -1), one.dtype, one.parameter) for i, one in enumerate(self.stages)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..array.operators import FUNCTIONS
+from ..kernel.strides import broadcasts
 from .graph import SYMBOLS
 from .operands import first_array, require_written
 from .row import Row, is_scalar
@@ -44,19 +45,13 @@ def written(
             f"{name}: out: a result of {result.dtype} cannot be written to {out.dtype}, casting={casting!r}"
         )
     if result.shape != out.shape:
-        if not (broadcast and _broadcasts(result.shape, out.shape)):
+        if not (broadcast and broadcasts(result.shape, out.shape)):
             raise ValueError(
                 f"{name}: out: a result of shape {result.shape} does not fit an array of shape {out.shape}"
             )
         result = FUNCTIONS["broadcast_to"](result, out.shape)
     FUNCTIONS["setitem"](out, ..., result)
     return out
-
-
-def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether a shape broadcasts to another."""
-    last = wanted[len(wanted) - len(shape) :]
-    return len(shape) <= len(wanted) and all(n in (1, m) for n, m in zip(shape, last, strict=True))
 
 
 def checked_casting(name: str, casting: Any) -> Casting:

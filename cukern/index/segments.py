@@ -22,7 +22,7 @@ from ..autodiff import tape
 from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
-from ..elementwise.operands import normalize_axis, on_device, public, recorded
+from ..elementwise.operands import normalize_axis, one_step, public, recorded
 from ..elementwise.table import equal, maximum, not_equal, where
 from ..kernel.plan import serial
 from ..shape.joins import concat
@@ -285,7 +285,7 @@ def _segmented(
 
 
 @public
-@on_device
+@one_step
 def segment_sum(
     x: Array,
     /,
@@ -332,7 +332,7 @@ def segment_sum(
 
 
 @public
-@on_device
+@one_step
 def segment_prod(
     x: Array,
     /,
@@ -353,7 +353,7 @@ def segment_prod(
 
 
 @public
-@on_device
+@one_step
 def segment_mean(
     x: Array,
     /,
@@ -376,7 +376,7 @@ def segment_mean(
 
 
 @public
-@on_device
+@one_step
 def segment_max(
     x: Array,
     /,
@@ -399,7 +399,7 @@ def segment_max(
 
 
 @public
-@on_device
+@one_step
 def segment_min(
     x: Array,
     /,
@@ -422,7 +422,7 @@ def segment_min(
 
 
 @public
-@on_device
+@one_step
 def scatter(
     x: Array,
     /,

@@ -132,12 +132,11 @@ def getitem(x: Array, key: Any, /) -> Array:
         IndexError: the index does not fit the shape.
     """
     kind, device = type(key), x.device
-    if (
-        traced_threads
-        and trace() is not None
-        and _PLAIN.issuperset(map(type, key if kind is tuple else (key,)))
-    ):
-        return _getitem(x, key)
+    if traced_threads and (active := trace()) is not None:
+        if kind is Array and key.dtype.kind in "iu" and key.ndim == 1 and x.ndim:
+            return take(x, key, 0)
+        plain = _PLAIN.issuperset(map(type, key if kind is tuple else (key,)))
+        return _getitem(x, key) if plain else active.call(getitem, (x, key), {})
     if not opened and device.addressable:
         at: Any = None
         if kind is int or kind is slice:

@@ -20,17 +20,19 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import warn_of_constant
-from ..array.deferred import deferred
+from ..array.deferred import deferred, trace, traced_threads
 from ..autodiff import tape
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     normalize_axis,
     on_device,
+    one_step,
     public,
     recorded,
     recorded_many,
     require_array,
 )
+from ..elementwise.staged import LEAST_ELEMENTS
 from ..elementwise.ufunc import one_out, written
 from ..errors import DeviceError
 from ..kernel.by_numpy import by_numpy
@@ -251,6 +253,10 @@ def take(
     Raises:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
     """
+    if out is None and mode == "raise" and traced_threads and (active := trace()) is not None:
+        if (rows := _rows(active, x, indices, axis)) is not None:
+            return rows
+        return active.call(take, (x, indices, axis), {})  # type: ignore[no-any-return]
     data = integers(indices, x, "take")
     if mode == "raise" and out is None and (by_host := _TAKE(x, data, axis)) is not None:
         return by_host  # type: ignore[no-any-return]
@@ -260,6 +266,27 @@ def take(
     expect_mode(mode, "take")
     data = in_mode(data, x.shape[axis], x, mode)
     return written("take", _take(x, data, axis, indices if mode == "raise" else None), one_out("take", out))
+
+
+def _rows(active: Any, x: Array, indices: Any, axis: int | None) -> Array | None:
+    """Rows of a matrix that wait in a trace; None if they are to be gathered at once."""
+    if not isinstance(indices, Array) or indices.ndim != 1 or indices.device is not x.device:
+        return None
+    shaped = x.ndim == 2 and axis in (0, -2) and x.size and indices.size and x.shape[1] >= LEAST_ELEMENTS
+    if not shaped or indices.dtype.kind not in "iu" or x.dtype in dtypes.COMPLEX:
+        return None
+    ready = active.call(_in_range, (indices, x.shape[0]), {})
+    (outer, inner), count = x.shape, indices.shape[0]
+
+    def vjp(g: Array) -> Array:
+        return reshape(scatter(reshape(g, (1, count, inner)), ready._data, 1, outer, inner), (outer, inner))
+
+    return recorded("take", x, active.gathered(x, ready, indices), vjp)
+
+
+def _in_range(indices: Array, size: int) -> Array:
+    """Indices for a kernel that wraps and clips them, of 32 or 64 bits; checked as for :func:`kernel_indices`."""
+    return Array._wrap(kernel_indices(indices._data, size, indices, "take"), indices.device)
 
 
 def _take(x: Array, data: Any, axis: int, argument: Any) -> Array:
@@ -277,7 +304,7 @@ def _take(x: Array, data: Any, axis: int, argument: Any) -> Array:
 
 
 @public
-@on_device
+@one_step
 def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array:
     """For each element of ``indices``, the element of ``x`` at that index along an axis.
 
@@ -343,7 +370,7 @@ def _along(x: Array, indices: Any, axis: int, size: int, mode: Literal["gather",
 
 
 @public
-@on_device
+@one_step
 def index_add(x: Array, /, indices: Any, values: Array, axis: int = 0) -> Array:
     """Add ``values`` to ``x`` at indices along an axis, in a new array; repeated indices add up deterministically.
 

@@ -81,6 +81,12 @@ def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int,
 
 
 @lru_cache(maxsize=4096)
+def broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether a shape broadcasts to another."""
+    last = wanted[len(wanted) - len(shape) :]
+    return len(shape) <= len(wanted) and all(n in (1, m) for n, m in zip(shape, last, strict=True))
+
+
 def broadcast_axes(shape: tuple[int, ...], to: tuple[int, ...]) -> tuple[int, ...]:
     """The axes of ``to`` along which ``shape`` is broadcast to it."""
     extra = len(to) - len(shape)

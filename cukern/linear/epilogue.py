@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import dtypes
 from ..array import Array
+from ..array.deferred import trace, traced_threads
 from ..array.layout import Layout
 from ..autodiff import tape
 from ..device.precision import get_matmul_precision
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     OneLaunch = ProductPlan | EpiloguePlan
 
 
-def _planned(
+@public
+def product_plan(
     prog: Program,
     at: int,
     arrays: Sequence[Array],
@@ -45,7 +47,7 @@ def _planned(
     rows: Rows | None = None,
     saves: bool = False,
 ) -> OneLaunch | None:
-    """The launch that computes both; None if product and epilogue are separate launches."""
+    """The launch that computes both a product and what follows it; None if these are separate launches."""
     layouts: list[Any] = []  # a loop, because a comprehension is a function call before Python 3.12
     for one in arrays:
         layouts.append(one._layout or one._planned())
@@ -106,7 +108,8 @@ def product_then(
         b, transposed = matrix_transpose(b), False
     arrays = (a, b, *others)
     rows = None if end is None else _rows(end)
-    plan = None if end is not None and rows is None else _planned(prog, at, arrays, transposed, rows)
+    apart = (end is not None and rows is None) or (end is None and traced_threads and trace() is not None)
+    plan = None if apart else product_plan(prog, at, arrays, transposed, rows)
     if plan is not None:
         tracking = tape.tracked(arrays) if tape.opened else None
         if tracking is None or (end is not None and not end.reduction.differentiable):
@@ -119,7 +122,7 @@ def product_then(
             if back.operation is not None:
                 return _recorded(plan, back, arrays, scalars, tracking)
         if end is None or not end.reduction.reads_values():
-            plan = _planned(prog, at, arrays, transposed, rows, saves=True)
+            plan = product_plan(prog, at, arrays, transposed, rows, saves=True)
             if plan is not None:
                 saving: Any = plan  # the library saves no product
                 return _saved(saving, prog, at, arrays, scalars, transposed, end)
@@ -269,7 +272,7 @@ def product_source(
 ) -> str:
     """The text of the kernel that :func:`product_then` launches, besides the library's product."""
     rows = _rows(end)
-    plan = None if end is not None and rows is None else _planned(prog, at, (a, b, *others), rows=rows)
+    plan = None if end is not None and rows is None else product_plan(prog, at, (a, b, *others), rows=rows)
     if plan is not None:
         return plan.source
     y = matmul(a, b)

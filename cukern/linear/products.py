@@ -142,8 +142,9 @@ def matmul(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
         )
         return written("matmul", result, target, broadcast=fits)
     if traced_threads and (active := trace()) is not None and not isinstance(x1, SYMBOLS):
-        called: Array = active.call(matmul, (x1, x2), {})
-        return called
+        waiting: Array | None = active.product(x1, x2)
+        called: Array = active.call(matmul, (x1, x2), {}) if waiting is None else waiting
+        return called if waiting is None else recorded_product(x1, x2, called)
     plan = _known(x1, x2)
     if plan is not None:
         return recorded_product(x1, x2, plan(x1, x2))
@@ -284,8 +285,9 @@ _transposed_plans: Cache[tuple[Layout, Layout], Plan] = Cache()
 def matmul_transposed(a: Array, b: Array) -> Array:
     """``a @ b.T``; for a matrix of floats on a GPU without a view of ``b``, and recorded as one operation."""
     if traced_threads and (active := trace()) is not None and not isinstance(a, SYMBOLS):
-        called: Array = active.call(matmul_transposed, (a, b), {})
-        return called
+        waiting: Array | None = active.product(a, b, transposed=True)
+        called: Array = active.call(matmul_transposed, (a, b), {}) if waiting is None else waiting
+        return called if waiting is None else recorded_product(a, b, called, transposed=True)
     key = (a._layout or a._planned(), b._layout or b._planned())
     plan = None if kernels_only.active() else _transposed_plans.get(key)
     if plan is not None:
@@ -423,7 +425,7 @@ _pulls: Cache[tuple[Any, ...], tuple[Plan, bool]] = Cache()
 def _pulled(factors: Callable[..., tuple[Array, Array]], g: Array, other: Array, right: Layout) -> Array:
     """The product of two factors that are views of the cotangent and of the other factor."""
     key = (factors, g._layout or g._planned(), other._layout or other._planned(), right)
-    own = kernels_only.active()
+    own = kernels_only.active() or (traced_threads and trace() is not None)
     repeated = None if own or (tape.opened and tape.active()) else _pulls.get(key)
     if repeated is not None:  # without the views
         plan, swapped = repeated

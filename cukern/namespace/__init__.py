@@ -82,6 +82,7 @@ INTERNAL = frozenset(
         *("bits", "exponent", "mantissa", "scaled"),
         *(
             "product_then",
+            "product_plan",
             "product_source",
             "matmul_transposed",
             "times_i",

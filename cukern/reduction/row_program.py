@@ -79,7 +79,11 @@ def row_plan(problem: RowProgram) -> RowPlan | None:
 def _axes(problem: RowProgram) -> tuple[Axes, Axes]:
     """The rows' axes and the reduced ones, merged, with the steps of arrays and results."""
     shape, plain = problem.shape, problem.shape[: -problem.axes]
-    steps = [broadcast_steps(one, shape) for one in problem.operands]
+    matrices = {k for k, _ in problem.gathered}
+    steps = [
+        (0, one.strides[1] // one.dtype.itemsize) if k in matrices else broadcast_steps(one, shape)
+        for k, one in enumerate(problem.operands)
+    ]
     for out, wide in zip(problem.outs, problem.wide, strict=True):
         rows = (*contiguous_steps(plain), *(0,) * problem.axes)
         steps.append(broadcast_steps(out, shape) if wide else rows)
@@ -119,9 +123,21 @@ def _made(problem: RowProgram) -> RowPlan | str:
         count = threads["count"]
         stage["whole"] = bool(stage["row"].batch) and threads["full"] and power_of_two(count) == count
     whole = Axes((*kept.shape, n), tuple([(*a, *b) for a, b in zip(kept.steps, over.steps, strict=True)]))
-    wide = needs_64_bits(whole) or needs_64_bits(Axes((rows, max(n, _LANES)), ()))
+    sources = [problem.operands[k] for k, _ in problem.gathered]
+    strides = [one.strides[0] // one.dtype.itemsize for one in sources]
+    spans = [Axes((*one.shape,), ((stride, 1),)) for one, stride in zip(sources, strides, strict=True)]
+    wide = (
+        any(map(needs_64_bits, spans))
+        or needs_64_bits(whole)
+        or needs_64_bits(Axes((rows, max(n, _LANES)), ()))
+    )
     index = {"index": "long long" if wide else "int"}
-    walked = layout_params(kept_shape=kept.shape, kept_step=kept.steps, step=step)
+    walked = layout_params(
+        kept_shape=kept.shape,
+        kept_step=kept.steps,
+        step=step,
+        **({"source_size": [one.shape[0] for one in sources], "source_step": strides} if sources else {}),
+    )
     block = threads["block"]
     name = f"rows_{problem.program.name}_{dtypes.info(problem.operands[0].dtype).name}_{block}"
     with on(plan.device):
@@ -145,7 +161,9 @@ def _threads(
     width = WIDEST // max([one.dtype.itemsize for one, _ in arrays], default=4)
     if not all(one.aligned for one, _ in arrays):
         width = 1
-    while width > 1 and any(places % width for _, own in arrays for places in (n, *own)):
+    sources = [problem.operands[k] for k, _ in problem.gathered]
+    apart = [n, *[one.strides[0] // one.dtype.itemsize for one in sources]]
+    while width > 1 and any(places % width for _, own in arrays for places in (*apart, *own)):
         width //= 2
     packs = n // width
     moving = zip(problem.operands, step, strict=False)
@@ -214,6 +232,10 @@ def _variables(problem: RowProgram, step: Sequence[int]) -> dict[str, Any]:
     parts = [*stages, ends]
     return {
         "inputs": inputs,
+        "gathers": [
+            {"k": k, "type": dtypes.info(own.dtype).cxx, "step": own.strides[0] // own.dtype.itemsize}
+            for k, own in problem.gathered
+        ],
         "scalars": [compute_type(d) for d in program.scalars],
         "outputs": outputs,
         "stages": stages,

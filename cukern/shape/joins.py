@@ -83,10 +83,6 @@ def concat(
         TypeError: an array cannot be cast to ``dtype``.
         ValueError: there is no array, or sizes differ along another axis.
     """
-    if traced_threads and out is None and (active := trace()) is not None:
-        options = {"axis": axis, "dtype": dtype, "casting": casting}
-        called: Array = active.call(concat, (tuple(arrays),), options)
-        return called
     plan = None if out is not None or dtype is not None else _known("concat", arrays, axis)
     if plan is not None:
         return plan(arrays)
@@ -100,10 +96,7 @@ def concat(
         raise ValueError(
             f"concat: shapes {', '.join(map(str, shapes))} differ along an axis other than {axis}"
         )
-    plan = _join("concat", joined, axis, wanted)
-    if wanted == common:
-        _joins.keep(_key("concat", joined, given), plan)
-    result = plan(joined)
+    result = _joined("concat", joined, axis, wanted, given if wanted == common else None)
     return result if out is None else _given("concat", result, out, dtype, casting)
 
 
@@ -201,7 +194,7 @@ def _key(name: str, arrays: Sequence[Array], axis: Any) -> tuple[Any, ...]:
 
 def _known(name: str, arrays: Any, axis: Any) -> _Join | None:
     """The join of arrays whose layouts were joined before, in their common dtype; None of other arguments."""
-    if type(arrays) not in (list, tuple) or type(axis) is not int:
+    if type(arrays) not in (list, tuple) or type(axis) is not int or traced_threads:
         return None
     for x in arrays:
         if not isinstance(x, Array):
@@ -219,6 +212,35 @@ def _join(
         layouts = [x._layout or x._planned() for x in arrays]
         plan = _joins.keep(key, _Join(name, layouts, axis, dtype, name in ("stack", "unstack"), order))
     return plan
+
+
+def _joined(name: str, arrays: Sequence[Array], axis: int, dtype: DType, given: int | None) -> Array:
+    """The join of checked arrays; it is found again by ``given``, the argument, unless that is None."""
+    if traced_threads and (active := trace()) is not None and any(x.size for x in arrays):
+        return _waiting(active, name, arrays, axis, dtype)
+    plan = _join(name, arrays, axis, dtype)
+    if given is not None:
+        _joins.keep(_key(name, arrays, given), plan)
+    return plan(arrays)
+
+
+def _waiting(active: Any, name: str, arrays: Sequence[Array], axis: int, dtype: DType) -> Array:
+    """The join of arrays that waits in a trace."""
+    adds_axis, first = name == "stack", arrays[0]
+    ends = list(accumulate((1 if adds_axis else x.shape[axis] for x in arrays), initial=0))
+    shape = (*first.shape[:axis], ends[-1], *first.shape[axis + (not adds_axis) :])
+    order = None if adds_axis else _common_order([x._layout or x._planned() for x in arrays])
+    whole = tuple([slice(0, n) for n in shape])
+    boxes = [(*whole[:axis], slice(start, end), *whole[axis + 1 :]) for start, end in pairwise(ends)]
+    index = (*(slice(None),) * axis, *((None,) if adds_axis else ()), *(slice(None),) * (first.ndim - axis))
+    layout = fresh_layout(first.device, dtype, shape, order)
+    parts = [(box, x, index) for box, x in zip(boxes, arrays, strict=True) if x.size]
+    keys = [(*whole[:axis], start, ...) for start in ends[:-1]] if adds_axis else boxes
+
+    def pulled(g: Array, needs: Sequence[bool]) -> list[Array | None]:
+        return [g[key] if need else None for key, need in zip(keys, needs, strict=True)]
+
+    return recorded_many(name, arrays, active.joined(layout, parts), pulled)
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
@@ -255,10 +277,7 @@ def stack(
         raise ValueError(f"stack: expected one shape, got {', '.join(str(x.shape) for x in joined)}")
     given, axis = axis, normalize_axis(axis, joined[0].ndim + 1, "stack")
     wanted = common if dtype is None else _castable(joined, dtype, casting, "stack")
-    plan = _join("stack", joined, axis, wanted)
-    if wanted == common:
-        _joins.keep(_key("stack", joined, given), plan)
-    result = plan(joined)
+    result = _joined("stack", joined, axis, wanted, given if wanted == common else None)
     return result if out is None else _given("stack", result, out, dtype, casting)
 
 

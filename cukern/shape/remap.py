@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.deferred import trace, traced_threads
 from ..array.layout import Layout, fresh_layout
 from ..cache import Cache
 from ..dtypes import DType
@@ -105,6 +107,12 @@ def remap(
         ends: the constants before and after ``x``; they must be equal if several axes are padded.
         order: the result's axes in memory, the innermost last; C order when None.
     """
+    if traced_threads and (active := trace()) is not None:
+        waiting: Array | None = _by_parts(active, x, tuple(shape), before, beyond, ends, order)
+        called: Array = (
+            active.call(remap, (x, shape, before, beyond, ends, order), {}) if waiting is None else waiting
+        )
+        return called
     own = x._layout or x._planned()
     key = (own, tuple(shape), tuple(before), beyond, order)
     plan = _plans.get(key)
@@ -121,6 +129,63 @@ def remap(
             values = ends if beyond == "constant" else (0, 0)
             plan.launch(x._operand, result._operand, *[_as_bits(one, own.dtype) for one in values])
     return result
+
+
+#: Bytes of an array of which a trace reads the parts, of which each takes a launch; and the most axes with several.
+_MANY_BYTES, _MOST_AXES = 1 << 20, 2
+
+
+def _by_parts(
+    active: Any,
+    x: Array,
+    shape: tuple[int, ...],
+    before: Sequence[int],
+    beyond: str,
+    ends: tuple[Any, Any],
+    order: tuple[int, ...] | None,
+) -> Array | None:
+    """The result of :func:`remap` that waits in a trace; None where the kernel is to compute it."""
+    sides = [_sides(*sizes, beyond) for sizes in zip(shape, x.shape, before, strict=True)]
+    if x.nbytes < _MANY_BYTES or None in sides or sum(len(side or ()) > 1 for side in sides) > _MOST_AXES:
+        return None
+    whole = fresh_layout(x.device, x.dtype, shape, order)
+    numbers = [np.asarray(end, x.dtype).item() for end in ends] if beyond == "constant" else []
+    parts: list[tuple[Any, Any, Any]] = []
+    for each in itertools.product(*[side or () for side in sides]):
+        box = tuple([part for part, _ in each])
+        key = tuple([own for _, own in each])
+        side = next((int(part.start > 0) for part, own in each if own is None), None)
+        parts.append((box, x, key) if side is None else (box, numbers[side], ()))
+    again = remap, x, (shape, before, beyond, ends, order)
+    return active.joined(whole, parts, again)  # type: ignore[no-any-return]
+
+
+def _sides(m: int, n: int, before: int, beyond: str) -> list[tuple[slice, slice | None]] | None:
+    """The slices of an axis of size ``m``, each with that of an axis of size ``n``, None for a number.
+
+    None for all if one has more elements than that axis.
+    """
+    after = m - n - before
+    if max(before, after) > n - (beyond == "reflect") and beyond not in ("constant", "edge"):
+        return None
+    first: slice | None = None
+    last: slice | None = None
+    if beyond == "wrap":
+        first, last = slice(n - before, n), slice(0, after)
+    elif beyond == "edge":
+        first, last = slice(0, 1), slice(n - 1, n)
+    elif beyond != "constant":
+        skipped = int(beyond == "reflect")
+        stop = n - 1 - skipped - after
+        first = slice(before - 1 + skipped, skipped - 1 if skipped else None, -1)
+        last = slice(n - 1 - skipped, stop if stop >= 0 else None, -1)
+    middle = slice(before, min(m, before + n))
+    sides = [
+        (slice(0, before), first),
+        (middle, slice(0, middle.stop - before)),
+        (slice(middle.stop, m), last),
+    ]
+    return [one for one in sides if one[0].start < one[0].stop]
 
 
 def _as_bits(value: Any, dtype: DType) -> int | bytes:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..array import Array
 from ..array.creation import arange
-from ..array.deferred import trace, traced_threads
+from ..array.deferred import traced_threads
 from ..array.layout import Layout
 from ..autodiff.state import opened
 from ..cache import Cache
@@ -407,11 +407,7 @@ def roll(x: Array, /, shift: int | Sequence[int] | Array, axis: int | Sequence[i
 def _rolled(x: Array, shifts: tuple[int, ...]) -> Array:
     """``x`` shifted cyclically by a number of positions along each axis."""
     before = [shift % max(1, n) for shift, n in zip(shifts, x.shape, strict=True)]
-    result = None
-    if traced_threads and (active := trace()) is not None:
-        result = active.rolled(x, before)
-    if result is None:
-        result = remap(x, x.shape, before, "wrap")
+    result = remap(x, x.shape, before, "wrap")
     back = tuple(-shift for shift in shifts)
     return recorded("roll", x, result, lambda g: _rolled(g, back), lambda t: _rolled(t, shifts))
 

@@ -1,0 +1,613 @@
+"""The launches of a trace: kernels that compute expressions of its arrays, and the script of what was done."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from .. import pytree
+from ..array import Array, deferred
+from ..array.array import Storage
+from ..array.layout import Layout, address, fresh_layout, layout_of
+from ..array.operators import FUNCTIONS
+from ..autodiff import tape
+from ..cache import Cache
+from ..device import trace_hooks
+from ..device.precision import get_matmul_precision, matmul_precision
+from ..kernel.plan import on
+from . import boxes
+from .graph import (
+    Expr,
+    Node,
+    Stage,
+    View,
+    array_reads,
+    gathers_of,
+    input_node,
+    order,
+    pieces_of,
+    product_shape_of,
+    products_of,
+    read_views,
+    scalar_node,
+    spread,
+    stages_of,
+    substitute,
+    tracing,
+)
+from .pending import Expression, Pending, expression
+from .plan import Places, Plan, make_plan, places, run_into, source_of
+from .program import Program, compact
+from .script import Call, Into, Launch, New, Read, Script, Seen, Single, Step, taken_apart
+from .staged import RowProgram, Rows, reshaped, rows_of
+
+#: The number of a product among the inputs of what reads it in one launch.
+_PRODUCT = 1 << 24
+
+
+class Launched(NamedTuple):
+    """A launch of a trace.
+
+    Attributes:
+        name: that of the kernel, or of the function that is called.
+        inputs: the layouts of the arrays that it reads.
+        outputs: those of what it writes.
+        lines: the lines of the program that it computes, where they were noted.
+        text: makes the kernel's text; that of a call is empty.
+    """
+
+    name: str
+    inputs: tuple[Layout, ...]
+    outputs: tuple[Layout, ...]
+    lines: tuple[str, ...]
+    text: Callable[[], str]
+
+
+class Operand(NamedTuple):
+    """What a kernel reads.
+
+    Attributes:
+        whole: an array.
+        view: a view of it; None for the array itself.
+        array: what that is.
+    """
+
+    whole: Array
+    view: View | None
+    array: Array
+
+
+class Kernel:
+    """A program and what it is launched with.
+
+    Attributes:
+        reads: the operands.
+        arrays: what they are.
+        layouts: those of the arrays.
+        numbers: the program's numbers.
+    """
+
+    __slots__ = ("arrays", "layouts", "numbers", "program", "reads")
+
+    def __init__(self, program: Program, reads: Sequence[Operand], numbers: Sequence[Any]) -> None:
+        self.program, self.reads, self.numbers = program, reads, tuple(numbers)
+        self.arrays = [one.array for one in reads]
+        self.layouts = layouts_of(self.arrays)
+
+    @property
+    def placed(self) -> Places:
+        """Where the operands are in the arrays of which they are views."""
+        return places([one.whole for one in self.reads], self.arrays)
+
+
+class _Written(NamedTuple):
+    """What a trace forgets when memory is written.
+
+    Attributes:
+        storage: the memory, as long as there are arrays on it.
+        numbered: ids of arrays that have numbers.
+        nodes: those whose values are in it.
+    """
+
+    storage: Callable[[], Storage | None]
+    numbered: list[int]
+    nodes: list[Node]
+
+
+class Launches(trace_hooks.Trace):
+    """The arrays and numbers of expressions, and what was launched to compute these.
+
+    Args:
+        name: of the function that is traced.
+        arguments: its arrays.
+        lines: whether to note the lines of the program that kernels compute.
+
+    Attributes:
+        kernels: what has been launched.
+        script: what has been done, to repeat it.
+        precision: that of products when the trace began.
+    """
+
+    def __init__(self, name: str, arguments: Iterable[Array], lines: bool) -> None:
+        self.name, self._lines, self.precision = name, lines, get_matmul_precision()
+        self.kernels: list[Launched] = []
+        self.script = Script(arguments)
+        self._shapes: list[tuple[int, ...]] = []
+        self._arrays: list[Callable[[], Array | None]] = []
+        self._numbers: list[Any] = []
+        self._number_of: dict[Any, int] = {}
+        #: By the ids of arrays, which may be other arrays' by now: their numbers.
+        self._known: dict[int, int] = {}
+        #: By the ids of storages.
+        self._on: dict[int, _Written] = {}
+        #: The arrays that hold the values of nodes.
+        self._made: dict[Node, Callable[[], Array | None]] = {}
+        #: The same of products and of what reads some, kept as long as an expression that waits reads these.
+        self._products: WeakKeyDictionary[Node, Array] = WeakKeyDictionary()
+        #: By the nodes of products: the arrays that wait for them, and the lines.
+        self._multiplied: WeakKeyDictionary[Node, tuple[Callable[[], Array | None], tuple[str, ...]]] = (
+            WeakKeyDictionary()
+        )
+        #: By the nodes of joined arrays: functions that make them by one launch, the array, and other arguments.
+        self._by_call: WeakKeyDictionary[Node, tuple[Any, Callable[[], Any], Any]] = WeakKeyDictionary()
+        self._live: list[Callable[[], Array | None]] = []
+
+    def lines_of(self, arrays: Iterable[Array]) -> tuple[str, ...]:
+        """The lines of the program that arrays come of, and the present one, if they are noted."""
+        if not self._lines:
+            return ()
+        waiting = [one for one in map(expression, arrays) if one is not None and one.node.kind != "product"]
+        found = dict.fromkeys(line for one in waiting for line in one.lines)
+        return (*found, *(() if (here := trace_hooks.user_line()) in found else (here,)))
+
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        """The Python numbers that expressions read."""
+        return tuple([(type(one), repr(one)) for one in self._numbers])
+
+    def number(self, x: Array) -> int:
+        """The number of an array that is there."""
+        k = self._known.get(id(x))
+        if k is None or self._arrays[k]() is not x:
+            k = len(self._arrays)
+            self._arrays.append(weakref.ref(x))
+            self._shapes.append(x.shape)
+            self._known[id(x)] = k
+            self._storage(x).numbered.append(id(x))
+        return k
+
+    def _storage(self, x: Array) -> _Written:
+        storage = x._storage
+        found = self._on.get(id(storage))
+        if found is None or found.storage() is not storage:
+            found = self._on[id(storage)] = _Written(weakref.ref(storage), [], [])
+        return found
+
+    def _array(self, k: int) -> Array:
+        found = self._arrays[k]()
+        assert found is not None
+        return found
+
+    def scalar(self, value: Any, like: Node) -> Node:
+        """The node of a number."""
+        key = type(value), repr(value)
+        k = self._number_of.setdefault(key, len(self._numbers))
+        if k == len(self._numbers):
+            self._numbers.append(value)
+        return scalar_node(k, like.dtype, like.weak)
+
+    def view_of(self, leaf: Node) -> View:
+        """What an input or a view reads."""
+        with tracing(self.name, self._shapes):
+            return array_reads(leaf)[0][1]
+
+    def reused(self, nodes: Sequence[Node], gathered: tuple[int, ...] | None = None) -> Sequence[Node]:
+        """The nodes with the arrays that hold the values of some of them in place of these.
+
+        Products are computed, and gathered rows but those of the shape ``gathered``.
+        """
+        there = {}
+        for node in order(nodes):
+            x = self._there(node)
+            if x is not None:
+                out = node.value.out if node.kind == "reduced" else x.shape
+                there[node] = reshaped(self.number(x), x.shape, out, x.dtype)
+        rest = substitute(nodes, there) if there else nodes
+        apart = [*products_of(rest), *[one for one in gathers_of(rest) if one.value.shape != gathered]]
+        if apart:
+            for node in apart:
+                owner = self._multiplied[node][0]()
+                one = None if owner is None else expression(owner)
+                if owner is not None and one is not None and one.node is node:
+                    deferred.computed(owner)
+                else:
+                    self._multiply(node)
+            return self.reused(rest, gathered)
+        return rest
+
+    def _there(self, node: Node) -> Array | None:
+        """The array that holds the value of a node, if there is one."""
+        x = self._products.get(node)
+        if x is None:
+            reference = self._made.get(node.value.kept.result if node.kind == "reduced" else node)
+            x = None if reference is None else reference()
+        return None if type(x) is Pending else x
+
+    def _alive(self) -> list[tuple[Array, Expression]]:
+        """The arrays that are pending, with their expressions."""
+        found, live = [], []
+        for reference in self._live:
+            x = reference()
+            one = None if x is None else expression(x)
+            if x is not None and one is not None:
+                found.append((x, one))
+                live.append(reference)
+        self._live = live
+        return found
+
+    def _remember(self, one: Expression) -> None:
+        """Note that the array of an expression has its value."""
+        owner, node = one.owner(), one.node
+        if owner is None or node.kind in ("input", "view"):
+            return
+        with tracing(self.name, self._shapes):
+            shapes = [view.shape for _, view in array_reads(node)]
+        products, gathers = products_of((node,)), gathers_of((node,))
+        shapes += [product_shape_of(each) for each in products] + [each.value.shape for each in gathers]
+        shapes += [each.shape for each in pieces_of((node,))] + [each.out for each in stages_of((node,))]
+        if np.broadcast_shapes(*shapes) == one.layout.shape:  # else the node is that of narrower arrays, too
+            if products or gathers:
+                self._products[node] = owner
+                return
+            node = node.value.kept.result if node.kind == "reduced" else node
+            self._made[node] = one.owner
+            self._storage(owner).nodes.append(node)
+
+    def _forget(self, storage: Storage) -> None:
+        """Forget the numbers and values of arrays in memory that is written."""
+        on = self._on.pop(id(storage), None)
+        for key in () if on is None else on.numbered:
+            self._known.pop(key, None)
+        for node in () if on is None else on.nodes:
+            self._made.pop(node, None)
+        for node in [node for node, x in self._products.items() if x._storage is storage]:
+            del self._products[node]
+
+    def kernel(self, nodes: Sequence[Node], shape: tuple[int, ...]) -> Kernel:
+        """The kernel of nodes of a shape."""
+        nodes = self.reused(nodes)
+        if stages := stages_of(nodes):
+            self._values(stages)
+            nodes = self.reused(nodes)
+        with tracing(self.name, self._shapes):
+            program, inputs, scalars, views = self._compact(spread(nodes, shape))
+        return Kernel(program, self._operands(inputs, views), [self._numbers[k] for k in scalars])
+
+    def _compact(self, nodes: Sequence[Node]) -> tuple[Program, Sequence[int], Sequence[int], list[View]]:
+        """The program of nodes, its inputs and scalars, and the views that the numbers after those of arrays are."""
+        roots, views = read_views(nodes, len(self._shapes))
+        return *compact(_named(roots), roots), views
+
+    def _operands(self, inputs: Iterable[int], views: Sequence[View]) -> list[Operand]:
+        reads = []
+        for k in inputs:
+            if k < len(self._shapes):
+                reads.append(Operand(self._array(k), None, self._array(k)))
+            else:
+                view = views[k - len(self._shapes)]
+                whole = self._array(view.array)
+                with trace_hooks.suspended(self), tape.stop_recording():
+                    reads.append(Operand(whole, view, view.of(whole)))
+        return reads
+
+    def compute(self, some: Sequence[Expression]) -> list[Array]:
+        """New arrays of expressions of one shape, or of those that share rows, by one kernel."""
+        first: dict[int, Array] = {}
+        for one in some:
+            x = self._by_pieces(one) if pieces_of((one.node,)) else self._of_product(one)
+            if x is not None:
+                first[id(one)] = x
+        if first:
+            rest = [one for one in some if id(one) not in first]
+            first.update(zip(map(id, rest), self.compute(rest) if rest else (), strict=True))
+            return [first[id(one)] for one in some]
+        share = next((rows for one in some if (rows := rows_of(one.node, one.layout.shape))), None)
+        if share is None and gathers_of([one.node for one in some]):
+            gathered = self._rows(some[0].layout.shape, 1, some)
+            if gathered is not None:
+                for one in some:
+                    self._remember(one)
+                return gathered
+        made = None if share is None else self._rows(*share, some)
+        if made is None and share is not None:
+            if len(some) > 1:
+                return [self.compute([one])[0] for one in some]
+            (one,) = some
+            if one.node.kind == "reduced" and self.reused((one.node,))[0] is one.node:
+                made = [self._at_once(one.node.value)]
+                self.script.same(one.held(made[0]), made[0])
+        for one in some if made is not None else ():
+            self._remember(one)
+        return self._elementwise(some) if made is None else made
+
+    def seen(self, one: Expression) -> Array:
+        """The view that an expression is of another array."""
+        base, take = one.base
+        made = Array._wrap(take(base._data), base.device)
+        of, own = self.script.slot(base), made._planned()
+        offset = address(made._data) - address(base._data) if own.size else 0
+        self.script.steps.append(Seen(of, take, self.script.put(one.held(made)), own, offset))
+        return made
+
+    def _of_product(self, one: Expression) -> Array | None:
+        """The array of a product, or of what alone reads one where one launch is faster; None of other expressions."""
+        node, shape = one.node, one.layout.shape
+        products = [each for each in products_of((node,)) if self._there(each) is None]
+        if (products and node is products[0]) or (node.kind == "gathered" and self._there(node) is None):
+            return self._given(one, self._multiply(node))
+        alone = [
+            each for each in products if product_shape_of(each) == shape and self._reads_alone(one, each)
+        ]
+        if not alone or stages_of((node,)):
+            return None
+        own = alone[-1]
+        (rest,) = self.reused(substitute((node,), {own: input_node(_PRODUCT, own.dtype)}))
+        with tracing(self.name, self._shapes):
+            program, inputs, scalars, views = self._compact((rest,))
+        factors, transposed = self._factors(own)
+        others = self._operands([k for k in inputs if k != _PRODUCT], views)
+        kernel = Kernel(program, [*factors, *others], [self._numbers[k] for k in scalars])
+        plan = FUNCTIONS["product_plan"](program, inputs.index(_PRODUCT), kernel.arrays, transposed)
+        if plan is None:
+            return None
+        lines = tuple(dict.fromkeys((*self._multiplied[own][1], *one.lines)))
+        return self._given(one, self._single(kernel, plan, program.name, (), lines))
+
+    def _given(self, one: Expression, y: Array) -> Array:
+        """``y``, whose memory the array of an expression has from now on, for others that read it."""
+        if (owner := one.owner()) is not None:
+            self.script.same(owner, y)
+            deferred.settled(owner, y)
+            self._remember(one)
+        return y
+
+    def _reads_alone(self, one: Expression, product: Node) -> bool:
+        """Whether no other array that waits reads a product, but by reading the array of this expression."""
+        of_it = {one.node: input_node(_PRODUCT, one.node.dtype)}
+        return not any(
+            product in order(substitute((other.node,), of_it))
+            for _, other in self._alive()
+            if other is not one
+        )
+
+    def _factors(self, product: Node) -> tuple[list[Operand], bool]:
+        """The factors of a product, and whether the second is transposed."""
+        arrays = [self._array(one.node.value) for one in product.value]
+        return [Operand(x, None, x) for x in arrays], product.value[1].swapped
+
+    def _multiply(self, product: Node) -> Array:
+        """The array of a product or of gathered rows, computed by itself."""
+        if product.kind == "gathered":
+            rows = self._array(product.value.array), self._array(product.value.indices), 0
+            with tape.stop_recording():
+                y: Array = self.call(FUNCTIONS["take"], rows, {}, self._multiplied[product][1])
+            self._products[product] = y
+            return y
+        operands, transposed = self._factors(product)
+        arrays = tuple([one.array for one in operands])
+        function = FUNCTIONS["matmul_transposed" if transposed else "matmul"]
+        with tape.stop_recording(), matmul_precision(self.precision):
+            y = self.call(function, arrays, {}, self._multiplied[product][1])
+        self._products[product] = y
+        return y
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        options: dict[str, Any],
+        lines: tuple[str, ...] = (),
+    ) -> Any:
+        """A call of a function that is no elementwise one, as one step; it returns new arrays."""
+        leaves, rebuilt = taken_apart((args, options))
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Array)]
+        given = [leaves[i] for i in places]
+        for x in given:
+            deferred.computed(x)
+        slots = tuple(map(self.script.slot, given))
+        with trace_hooks.suspended(self):
+            made = function(*args, **options)
+        several = pytree.leaves(made)
+        if not all(isinstance(one, Array) for one in several):
+            self.script.open = self.script.open or f"it calls {function!r}, whose results are not only arrays"
+            return made
+        constants = tuple([None if isinstance(leaf, Array) else leaf for leaf in leaves])
+
+        def again(arrays: list[Any]) -> Any:
+            filled = list(constants)
+            for i, x in zip(places, arrays, strict=True):
+                filled[i] = x
+            return rebuilt(filled)
+
+        results = tuple([self.script.put(one) for one in several])
+        name = str(getattr(function, "__qualname__", function))
+        lines = lines or self.lines_of(given)
+        outs = layouts_of(several)
+        self.kernels.append(Launched(name, layouts_of(given), outs, lines, str))
+        form = constants, pytree.containers((args, options))
+        self.script.steps.append(Call(function, slots, form, again, results, outs))
+        return made
+
+    def _elementwise(self, some: Sequence[Expression]) -> list[Array]:
+        """New arrays of expressions of one shape, by one kernel."""
+        device, outs = some[0].layout.device, tuple([one.layout for one in some])
+        own = self.kernel([one.node for one in some], outs[0].shape)
+        key = own.program, own.layouts, outs, (placed := own.placed)
+        plan = _plans.get(key)
+        if plan is None:
+            plan = _plans.keep(key, make_plan(own.program, device, own.layouts, outs, placed=placed))
+        text = partial(source_of, own.program, device, own.layouts, outs, placed)
+        made = self._launched(plan, own, some, text)
+        for one in some:
+            self._remember(one)
+        return made
+
+    def _launched(
+        self, plan: Plan, own: Kernel, results: Sequence[Expression | None], text: Callable[[], str]
+    ) -> list[Array]:
+        """The new arrays of a plan, which are those of expressions where these have some."""
+        made: list[Array] = plan.run(own.arrays, own.numbers)
+        both = list(zip(results, made, strict=True))
+
+        def step(reads: tuple[Read, ...]) -> Step:
+            slots = [self.script.put(new if one is None else one.held(new)) for one, new in both]
+            return Launch(plan, reads, own.numbers, tuple(slots))
+
+        lines = dict.fromkeys(line for one in results if one is not None for line in one.lines)
+        self._note(own, own.program.name, plan.layouts, tuple(lines), text, step)
+        return made
+
+    def _by_pieces(self, one: Expression) -> Array:
+        """A new array of an expression of joined arrays, by a kernel for each box in which it is the same function."""
+        if (call := self._by_call.get(one.node)) is not None:
+            function, x, others = call
+            with tape.stop_recording():
+                return self._given(one, self.call(function, (x(), *others), {}, one.lines))
+        with on(one.layout.device):
+            made = Array._made(one.layout)
+        self.script.steps.append(New(one.layout, self.script.put(made)))
+        for box in boxes.common(pieces_of((one.node,))):
+            with tracing(self.name, self._shapes):
+                node = Expr(one.node, one.layout.shape)[box].node
+            self.compute_into(node, made, box, one.lines)
+        self.script.same(one.held(made), made)
+        self._remember(one)
+        return made
+
+    def compute_into(self, node: Node, x: Array, key: Any, lines: tuple[str, ...] = ()) -> None:
+        """Compute an expression to a part of an array, to whose shape it broadcasts; it does not read the part."""
+        target = x._data[key]
+        own = self.kernel([node], target.shape)
+        placed = own.placed
+        with on(x.device):
+            datas = [one._data for one in own.arrays]
+            run_into(own.program, x.device, datas, own.numbers, target, placed)
+        outs = (layout_of(x.device, target),)
+        text = partial(source_of, own.program, x.device, own.layouts, outs, placed)
+
+        def step(reads: tuple[Read, ...]) -> Step:
+            return Into(own.program, reads, own.numbers, self.script.slot(x), key, placed)
+
+        self._note(own, own.program.name, outs, lines, text, step)
+
+    def reduce(self, own: Kernel, plan: Any, parameter: float, lines: tuple[str, ...] = ()) -> Array:
+        """The reduction of a kernel's value by a plan."""
+        return self._single(own, plan, plan.problem.reduction.name, (parameter,), lines)
+
+    def _single(
+        self, own: Kernel, plan: Any, name: str, others: tuple[Any, ...], lines: tuple[str, ...]
+    ) -> Array:
+        """The one new array of a plan that takes the operands and numbers of a kernel, and others."""
+        y: Array = plan.run(own.arrays, own.numbers, *others)
+
+        def step(reads: tuple[Read, ...]) -> Step:
+            return Single(plan, reads, own.numbers, others, self.script.put(y))
+
+        self._note(own, name, [y._planned()], lines, lambda: plan.source, step)
+        return y
+
+    def _note(
+        self,
+        own: Kernel,
+        name: str,
+        outs: Sequence[Layout],
+        lines: tuple[str, ...],
+        text: Callable[[], str],
+        step: Callable[[tuple[Read, ...]], Step],
+    ) -> None:
+        """Note a launch, of which ``step`` makes the step of the script from what it reads."""
+        self.kernels.append(Launched(name, own.layouts, tuple(outs), lines, text))
+        self.script.steps.append(step(tuple([self.script.read(*one) for one in own.reads])))
+
+    def computed(self, stage: Stage) -> Node:
+        """The node of an array that has the result of a reduction."""
+        (node,) = self.reused((stage.result,))
+        if node.kind == "reduced":
+            self._values((stage,))
+            (node,) = self.reused((node,))
+        return node
+
+    def _values(self, stages: Iterable[Stage]) -> None:
+        """Compute reductions, those along the same rows by one kernel."""
+        groups: dict[Any, dict[Node, Stage]] = {}
+        for one in stages:
+            groups.setdefault((one.shape, one.axes), {})[one.kept.result] = one.kept
+        for (shape, axes), found in groups.items():
+            alike = list(found.values())
+            made = self._rows(shape, axes, alike)
+            for one, y in zip(alike, made or map(self._at_once, alike), strict=True):
+                self._made[one.result] = partial(_identity, y)  # nothing else refers to it
+
+    def _at_once(self, stage: Stage) -> Array:
+        """The result of a reduction by the kernels of reductions."""
+        own = self.kernel([stage.node], stage.shape)
+        axes = tuple(range(len(stage.plain), len(stage.shape)))
+        plan = stage.reduce.planned(own.arrays, own.program, axes, stage.out != stage.plain, stage.dtype)
+        return self.reduce(own, plan, stage.parameter)
+
+    def _rows(
+        self, shape: tuple[int, ...], axes: int, results: Sequence[Expression | Stage]
+    ) -> list[Array] | None:
+        """New arrays of expressions and reductions that share rows, by one kernel; None where that is not faster."""
+        rows = Rows(self, shape, axes)
+        owned = [one if isinstance(one, Expression) else None for one in results]
+        nodes = [one.result if isinstance(one, Stage) else one.node for one in results]
+        forms = [one.out if isinstance(one, Stage) else one.layout.shape for one in results]
+        placed = [rows.placed(node, form == shape[:-axes]) for node, form in zip(nodes, forms, strict=True)]
+        alone = len(rows.stages) == 1 and not any(node.args for node in placed)
+        if not rows.gathers and (not rows.stages or alone):
+            return None
+        with tracing(self.name, self._shapes):
+            program, inputs, scalars, views = self._compact([*rows.operands, *placed])
+        of_arrays, stages = rows.numbered(inputs)
+        operands, numbers = self._operands(of_arrays, views), [self._numbers[k] for k in scalars]
+        sources = [(self._array(one.value.array), self._array(one.value.indices)) for one in rows.gathers]
+        operands += [Operand(x, None, x) for x, _ in sources]
+        count, indices = len(operands), [index for _, index in sources]
+        own = Kernel(program, [*operands, *[Operand(x, None, x) for x in indices]], numbers)
+        first = count - len(indices)
+        gathered = tuple([(first + i, one) for i, one in enumerate(own.layouts[count:])])
+        device = own.layouts[0].device
+        outs = [
+            fresh_layout(device, node.dtype, form) if one is None else one.layout
+            for one, node, form in zip(owned, nodes, forms, strict=True)
+        ]
+        wide = tuple([form == shape for form in forms])
+        layouts = own.layouts[:count]
+        problem = RowProgram(program, stages, shape, axes, layouts, tuple(outs), wide, gathered)
+        plan = FUNCTIONS["sum"].row_plan(problem)
+        return None if plan is None else self._launched(plan, own, owned, lambda: plan.source)
+
+
+_plans: Cache[Any, Plan] = Cache()
+
+
+def layouts_of(arrays: Sequence[Array]) -> tuple[Layout, ...]:
+    """The layouts of arrays."""
+    return tuple([one._layout or one._planned() for one in arrays])
+
+
+def _identity(x: Array) -> Array:
+    return x
+
+
+def _named(roots: Sequence[Node]) -> str:
+    """A name of the functions of a kernel."""
+    names = dict.fromkeys(node.row.name for node in order(roots) if node.row is not None)
+    few = list(names)[-3:]
+    return "_".join(few) if few else "copy"

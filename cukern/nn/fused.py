@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 
@@ -187,17 +188,25 @@ def layouts_of(*arrays: object) -> tuple[Layout | None, ...] | None:
 
 #: The trailing axes of an array by their number, as error messages show them.
 AXES = {1: "L", 2: "H, W", 3: "D, H, W"}
-F = TypeVar("F", bound=Callable[..., Array])
+P = ParamSpec("P")
 
 
-def of_axes(name: str, count: int, given: str, result: str, **more: str) -> Callable[[F], F]:
-    """Name a function over so many axes of arrays, and finish its docstring.
+def of_axes(
+    function: Callable[Concatenate[int, P], Array],
+    name: str,
+    count: int,
+    given: str,
+    result: str,
+    **more: str,
+) -> Callable[P, Array]:
+    """A function over so many axes of arrays.
 
     Args:
+        function: takes the number of axes, and then what the new function takes. Its docstring is put in their words,
+            which stand there in braces.
         name: the public name.
-        count: of axes, in whose words the docstring is put: there they stand in braces.
-        given, result: the arguments and the result of a doctest, which follows.
-        more: other words that it has in braces.
+        count: of axes.
+        given, result: the arguments and the result of a doctest, which follows the docstring.
     """
     words = {
         "count": str(count),
@@ -208,13 +217,16 @@ def of_axes(name: str, count: int, given: str, result: str, **more: str) -> Call
         "number": f"the number of windows{' along each axis; an int for all' if count > 1 else ''}",
     }
 
-    def put(function: F) -> F:
-        text = inspect.cleandoc(function.__doc__ or "").format(**words, **more)
-        function.__doc__ = f"{text}\n\n>>> import cukern as ck\n>>> ck.nn.{name}({given}).tolist()\n{result}"
-        function.__name__ = function.__qualname__ = name
-        return function
+    @functools.wraps(function)
+    def own(*args: P.args, **options: P.kwargs) -> Array:
+        return function(count, *args, **options)
 
-    return put
+    text = inspect.cleandoc(function.__doc__ or "").format(**words)
+    own.__doc__ = f"{text}\n\n>>> import cukern as ck\n>>> ck.nn.{name}({given}).tolist()\n{result}"
+    own.__name__ = own.__qualname__ = name
+    whole = inspect.signature(function)
+    own.__signature__ = whole.replace(parameters=[*whole.parameters.values()][1:])  # type: ignore[attr-defined]
+    return own
 
 
 #: The order in memory, channels last, of the axes of images (batch, channels, rows, columns).

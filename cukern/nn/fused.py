@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from ..array.layout import Layout
 from ..autodiff import recompute, tape
 from ..cache import Cache
 from ..elementwise.graph import Expr, input_node, tracing
+from ..elementwise.operands import bound
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program, program, roots_from
 from ..function import Function
@@ -217,16 +217,9 @@ def of_axes(
         "number": f"the number of windows{' along each axis; an int for all' if count > 1 else ''}",
     }
 
-    @functools.wraps(function)
-    def own(*args: P.args, **options: P.kwargs) -> Array:
-        return function(count, *args, **options)
-
     text = inspect.cleandoc(function.__doc__ or "").format(**words)
-    own.__doc__ = f"{text}\n\n>>> import cukern as ck\n>>> ck.nn.{name}({given}).tolist()\n{result}"
-    own.__name__ = own.__qualname__ = name
-    whole = inspect.signature(function)
-    own.__signature__ = whole.replace(parameters=[*whole.parameters.values()][1:])  # type: ignore[attr-defined]
-    return own
+    example = f">>> import cukern as ck\n>>> ck.nn.{name}({given}).tolist()\n{result}"
+    return bound(function, count, name, f"{text}\n\n{example}")
 
 
 #: The order in memory, channels last, of the axes of images (batch, channels, rows, columns).

@@ -375,10 +375,13 @@ def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, planted: Planted)
         run()
 
 
+@pytest.mark.parametrize("wrong", [True, pytest.param(False, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     "tile", [TALL, pytest.param(SMALL_LOADS, marks=pytest.mark.thorough)], ids=["tall", "loads"]
 )
-def test_a_block_ends_when_the_others_have_arrived(monkeypatch: pytest.MonkeyPatch, tile: Tma) -> None:
+def test_a_block_ends_when_the_others_have_arrived(
+    monkeypatch: pytest.MonkeyPatch, tile: Tma, wrong: bool
+) -> None:
     """Blocks of a cluster arrive at each other's barriers, up to the last k-block."""
     host = ck.Device("host")
     a, b = random(host, "bfloat16", 136, 344), random(host, "bfloat16", 344, 136)
@@ -387,7 +390,9 @@ def test_a_block_ends_when_the_others_have_arrived(monkeypatch: pytest.MonkeyPat
         with ck.testing.checked():
             check(a, b, random(host, "bfloat16", 136, 136), replace(tile, blocks=2, cluster=2))
 
-    run()
+    if not wrong:
+        run()
+        return
     count = "loads_matrix ? stages - 1 : stages" if tile.deferred else "stages"
     plant(monkeypatch, tile, f"ring.await_empty(at, {count});", f"ring.await_empty(at, ({count}) - 1);")
     with pytest.raises(ck.KernelFault, match="that block of the cluster has ended"):

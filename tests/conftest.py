@@ -76,6 +76,37 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     Path(file).write_text("\n".join(lines) + "\n")
 
 
+#: Dtypes whose kernels are another's but for the name of a type, and that other.
+ALIKE = {
+    "float16": "bfloat16",
+    "int16": "int8",
+    "uint16": "uint8",
+    "uint32": "uint64",
+    "complex128": "complex64",
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of cases of a test that differ in a dtype alone, those of a dtype like another's are thorough."""
+    cases: dict[Any, pytest.Item] = {}
+    for item in items:
+        given = (
+            item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        )
+        for name, value in given.items():
+            dtype = (
+                value if isinstance(value, str) else getattr(value, "name", getattr(value, "__name__", None))
+            )
+            if dtype in ALIKE or dtype in ALIKE.values():
+                others = tuple((other, repr(one)) for other, one in given.items() if other != name)
+                cases[item.path, item.originalname, name, others, dtype] = item
+    for (*case, dtype), item in cases.items():
+        like = cases.get((*case, ALIKE[dtype])) if dtype in ALIKE else None
+        if like is not None and like.get_closest_marker("thorough") is None:
+            item.add_marker(pytest.mark.thorough)
+
+
 def _device_names() -> list[str]:
     """Every kind of device here, or those that CUKERN_TEST_DEVICES names, such as "host,cuda"."""
     wanted = os.environ.get("CUKERN_TEST_DEVICES")

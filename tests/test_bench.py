@@ -127,10 +127,15 @@ def test_the_derivative_of_calls_is_that_of_each(bench: bench_run.Bench) -> None
         assert np.allclose(one.numpy(), 2 * data["x"] * cotangent, rtol=1e-6)
 
 
+_OTHERS = [case for case in CASES if "float32" not in case.dtypes.split() and case.kind == "device"]
+
+
 @pytest.mark.parametrize(
     "case",
-    [case for case in CASES if "float32" not in case.dtypes.split() and case.kind == "device"],
-    ids=lambda case: f"{case.name} {case.dtypes}",
+    [
+        pytest.param(case, id=f"{case.name} {case.dtypes}", marks=pytest.mark.thorough if i % 4 else ())
+        for i, case in enumerate(_OTHERS)
+    ],
 )
 def test_cases_of_dtypes_that_the_host_does_not_measure(bench: bench_run.Bench, case: Case) -> None:
     data = {one.name: bench.random(one, k) for k, one in enumerate(case.arguments("host"))}

@@ -40,6 +40,8 @@ HEAVY = {
 }
 LATER: dict[str, str] = vars(cukern)["_LATER"]
 NAMES = [name for names in LATER.values() for name in names.split()]
+#: Names that are first used together: modules alone, and all those of a module.
+TOGETHER = [[name] for name in LATER[""].split()] + [names.split() for place, names in LATER.items() if place]
 #: Uses of cukern, each the first in its process, that lead to modules not loaded yet.
 USES = {
     "a function of a module": "assert cukern.fft.fft(cukern.ones(4)).shape == (4,)",
@@ -147,7 +149,10 @@ def first_uses() -> dict[str, str]:
         "kernel": pickle.dumps(cukern.Kernel(kernel, block=2)),
     }
     uses = {name: use.format(**given) for name, use in USES.items()}
-    uses |= {name: f"cukern.{name}; from cukern import {name}" for name in NAMES}
+    uses |= {
+        " ".join(names): "; ".join(f"cukern.{name}; from cukern import {name}" for name in names)
+        for names in TOGETHER
+    }
     with_host = "cukern.device('host').__enter__()\n"
     found: dict[str, str] = json.loads(
         _python(RUNNER, json.dumps({name: with_host + use for name, use in uses.items()}))
@@ -155,7 +160,7 @@ def first_uses() -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("name", [*USES, *NAMES])
+@pytest.mark.parametrize("name", [*USES, *map(" ".join, TOGETHER)])
 def test_what_is_imported_later_is_there_at_its_first_use(name: str, first_uses: dict[str, str]) -> None:
     assert not first_uses[name]
 

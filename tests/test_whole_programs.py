@@ -15,7 +15,7 @@ import cukern as ck
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 #: Words of programs that take little time.
-QUICK = ("MLP", "neural ODE", "PINN", "Navier-Stokes")
+QUICK = ("MLP", "neural ODE", "PINN")
 #: Divides the programs' sizes.
 SCALE = 8
 

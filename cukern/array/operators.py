@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,39 @@ FUNCTIONS: dict[str, Any] = {}
 CALLS: dict[str, Any] = {}
 #: Types of operands that need no conversion: arrays, symbols, Python numbers.
 _PLAIN: set[type] = {bool, int, float, complex}
+
+
+T = TypeVar("T", bound="Operators")
+
+
+def _function(name: str) -> Callable[[T], T]:
+    """The operator that is the public function ``name``."""
+    return lambda x: x._call(name)
+
+
+def _binary(name: str) -> Callable[[T, Any], T]:
+    """The same of two operands."""
+    return lambda x, y: x._apply(name, x, y)
+
+
+def _quick(name: str) -> Callable[[T, Any], T]:
+    """The same of a row in :data:`CALLS`."""
+    return lambda x, y: CALLS[name](x, y) if type(y) in _PLAIN else x._apply(name, x, y)
+
+
+def _reflected(name: str) -> Callable[[T, Any], T]:
+    """The same, of another operand and this one."""
+    return lambda x, y: x._apply(name, y, x)
+
+
+def _comparison(name: str) -> Callable[[T, Any], T]:
+    """The same, of an operand that may also be a list, None or a string."""
+    return lambda x, y: x._compare(name, y)
+
+
+def _inplace(name: str) -> Callable[[T, Any], T]:
+    """The same, whose result takes the place of the first operand."""
+    return lambda x, y: x._call("inplace", name, y)
 
 
 class Operators:
@@ -50,65 +84,24 @@ class Operators:
             result = FUNCTIONS["compare"](self, name, other)
         return result
 
-    def __neg__(self) -> Self:
-        return self._call("negative")
+    __neg__ = _function("negative")
+    __pos__ = _function("positive")
+    __abs__ = _function("abs")
+    __invert__ = _function("bitwise_invert")
 
-    def __pos__(self) -> Self:
-        return self._call("positive")
-
-    def __abs__(self) -> Self:
-        return self._call("abs")
-
-    def __invert__(self) -> Self:
-        return self._call("bitwise_invert")
-
-    def __add__(self, other: Any) -> Self:
-        if type(other) in _PLAIN:
-            result: Self = CALLS["add"](self, other)
-            return result
-        return self._apply("add", self, other)
-
-    def __radd__(self, other: Any) -> Self:
-        return self._apply("add", other, self)
-
-    def __sub__(self, other: Any) -> Self:
-        if type(other) in _PLAIN:
-            result: Self = CALLS["subtract"](self, other)
-            return result
-        return self._apply("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Self:
-        return self._apply("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Self:
-        if type(other) in _PLAIN:
-            result: Self = CALLS["multiply"](self, other)
-            return result
-        return self._apply("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Self:
-        return self._apply("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Self:
-        if type(other) in _PLAIN:
-            result: Self = CALLS["divide"](self, other)
-            return result
-        return self._apply("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Self:
-        return self._apply("divide", other, self)
-
-    def __floordiv__(self, other: Any) -> Self:
-        return self._apply("floor_divide", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Self:
-        return self._apply("floor_divide", other, self)
-
-    def __mod__(self, other: Any) -> Self:
-        return self._apply("remainder", self, other)
-
-    def __rmod__(self, other: Any) -> Self:
-        return self._apply("remainder", other, self)
+    __add__, __radd__ = _quick("add"), _reflected("add")
+    __sub__, __rsub__ = _quick("subtract"), _reflected("subtract")
+    __mul__, __rmul__ = _quick("multiply"), _reflected("multiply")
+    __truediv__, __rtruediv__ = _quick("divide"), _reflected("divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
+    __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
+    __pow__, __rpow__ = _binary("pow"), _reflected("pow")
+    __and__, __rand__ = _binary("bitwise_and"), _reflected("bitwise_and")
+    __or__, __ror__ = _binary("bitwise_or"), _reflected("bitwise_or")
+    __xor__, __rxor__ = _binary("bitwise_xor"), _reflected("bitwise_xor")
+    __lshift__, __rlshift__ = _binary("bitwise_left_shift"), _reflected("bitwise_left_shift")
+    __rshift__, __rrshift__ = _binary("bitwise_right_shift"), _reflected("bitwise_right_shift")
+    __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
 
     def __divmod__(self, other: Any) -> Any:
         return self._apply("divmod", self, other)
@@ -116,105 +109,28 @@ class Operators:
     def __rdivmod__(self, other: Any) -> Any:
         return self._apply("divmod", other, self)
 
-    def __pow__(self, other: Any) -> Self:
-        return self._apply("pow", self, other)
+    __lt__ = _comparison("less")
+    __le__ = _comparison("less_equal")
+    __gt__ = _comparison("greater")
+    __ge__ = _comparison("greater_equal")
+    __eq__ = _comparison("equal")  # type: ignore[assignment]
+    __ne__ = _comparison("not_equal")  # type: ignore[assignment]
 
-    def __rpow__(self, other: Any) -> Self:
-        return self._apply("pow", other, self)
-
-    def __and__(self, other: Any) -> Self:
-        return self._apply("bitwise_and", self, other)
-
-    def __rand__(self, other: Any) -> Self:
-        return self._apply("bitwise_and", other, self)
-
-    def __or__(self, other: Any) -> Self:
-        return self._apply("bitwise_or", self, other)
-
-    def __ror__(self, other: Any) -> Self:
-        return self._apply("bitwise_or", other, self)
-
-    def __xor__(self, other: Any) -> Self:
-        return self._apply("bitwise_xor", self, other)
-
-    def __rxor__(self, other: Any) -> Self:
-        return self._apply("bitwise_xor", other, self)
-
-    def __lshift__(self, other: Any) -> Self:
-        return self._apply("bitwise_left_shift", self, other)
-
-    def __rlshift__(self, other: Any) -> Self:
-        return self._apply("bitwise_left_shift", other, self)
-
-    def __rshift__(self, other: Any) -> Self:
-        return self._apply("bitwise_right_shift", self, other)
-
-    def __rrshift__(self, other: Any) -> Self:
-        return self._apply("bitwise_right_shift", other, self)
-
-    def __lt__(self, other: Any) -> Self:
-        return self._compare("less", other)
-
-    def __le__(self, other: Any) -> Self:
-        return self._compare("less_equal", other)
-
-    def __gt__(self, other: Any) -> Self:
-        return self._compare("greater", other)
-
-    def __ge__(self, other: Any) -> Self:
-        return self._compare("greater_equal", other)
-
-    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
-        return self._compare("equal", other)
-
-    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
-        return self._compare("not_equal", other)
-
-    # ----- in place: an array is written, a symbol stands for a new value -----
-
-    def __iadd__(self, other: Any) -> Self:
-        return self._call("inplace", "add", other)
-
-    def __isub__(self, other: Any) -> Self:
-        return self._call("inplace", "subtract", other)
-
-    def __imul__(self, other: Any) -> Self:
-        return self._call("inplace", "multiply", other)
-
-    def __itruediv__(self, other: Any) -> Self:
-        return self._call("inplace", "divide", other)
-
-    def __ifloordiv__(self, other: Any) -> Self:
-        return self._call("inplace", "floor_divide", other)
-
-    def __imod__(self, other: Any) -> Self:
-        return self._call("inplace", "remainder", other)
-
-    def __ipow__(self, other: Any) -> Self:
-        return self._call("inplace", "pow", other)
-
-    def __iand__(self, other: Any) -> Self:
-        return self._call("inplace", "bitwise_and", other)
-
-    def __ior__(self, other: Any) -> Self:
-        return self._call("inplace", "bitwise_or", other)
-
-    def __ixor__(self, other: Any) -> Self:
-        return self._call("inplace", "bitwise_xor", other)
-
-    def __ilshift__(self, other: Any) -> Self:
-        return self._call("inplace", "bitwise_left_shift", other)
-
-    def __irshift__(self, other: Any) -> Self:
-        return self._call("inplace", "bitwise_right_shift", other)
+    # In place: an array is written, a symbol stands for a new value.
+    __iadd__ = _inplace("add")
+    __isub__ = _inplace("subtract")
+    __imul__ = _inplace("multiply")
+    __itruediv__ = _inplace("divide")
+    __ifloordiv__ = _inplace("floor_divide")
+    __imod__ = _inplace("remainder")
+    __ipow__ = _inplace("pow")
+    __iand__ = _inplace("bitwise_and")
+    __ior__ = _inplace("bitwise_or")
+    __ixor__ = _inplace("bitwise_xor")
+    __ilshift__ = _inplace("bitwise_left_shift")
+    __irshift__ = _inplace("bitwise_right_shift")
 
     # ----- matrices and indices -----
-
-    def __matmul__(self, other: Any) -> Self:
-        return self._apply("matmul", self, other)
-
-    def __rmatmul__(self, other: Any) -> Self:
-        return self._apply("matmul", other, self)
 
     def __imatmul__(self, other: Any) -> Self:
         return self._call("inplace_matmul", other)

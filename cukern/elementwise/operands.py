@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from numpy.exceptions import AxisError
 
@@ -25,12 +26,38 @@ from .row import is_scalar
 _new = object.__new__
 Axis = int | tuple[int, ...] | None
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def public(function: F) -> F:
     """Register a function under its name, for methods and operators to find."""
     FUNCTIONS[function.__name__] = function
     return function
+
+
+def bound(function: Callable[Concatenate[Any, P], R], own: Any, name: str, doc: str | None) -> Callable[P, R]:
+    """A function with a name and a docstring: ``function`` with ``own`` as its first argument."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        return function(own, *args, **options)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = doc
+    whole = inspect.signature(function)
+    call.__signature__ = whole.replace(parameters=[*whole.parameters.values()][1:])  # type: ignore[attr-defined]
+    return call
+
+
+def of(
+    function: Callable[Concatenate[Any, P], R], own: Any
+) -> Callable[[Callable[[], None]], Callable[P, R]]:
+    """Decorates what has a name and a docstring alone, for one of many functions of the same arguments.
+
+    It becomes ``function`` with ``own`` as its first argument.
+    """
+    return lambda shown: bound(function, own, shown.__name__, shown.__doc__)
 
 
 def on_device(function: F) -> F:

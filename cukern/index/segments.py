@@ -22,7 +22,7 @@ from ..autodiff import tape
 from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
-from ..elementwise.operands import normalize_axis, one_step, public, recorded
+from ..elementwise.operands import normalize_axis, of, one_step, public, recorded
 from ..elementwise.table import equal, maximum, not_equal, where
 from ..kernel.plan import serial
 from ..shape.joins import concat
@@ -275,18 +275,7 @@ def _mean(x: Array, segments: Segments) -> Array:
 
 
 def _segmented(
-    how: Reduction, x: Array, ids: Any, number: Any, axis: int, offsets: Any, rising: bool
-) -> Array:
-    name = f"segment_{how}"
-    if how in ("max", "min") and x.dtype in dtypes.COMPLEX:
-        raise TypeError(f"{name}: x: expected real numbers, got {x.dtype}")
-    axis = normalize_axis(axis, x.ndim, name)
-    return _reduced(x, _segments(name, x, ids, number, axis, offsets, bool(rising)), how, axis)
-
-
-@public
-@one_step
-def segment_sum(
+    how: Reduction,
     x: Array,
     /,
     segment_ids: Any = None,
@@ -296,6 +285,18 @@ def segment_sum(
     offsets: Any = None,
     indices_are_sorted: bool = False,
 ) -> Array:
+    name = f"segment_{how}"
+    if how in ("max", "min") and x.dtype in dtypes.COMPLEX:
+        raise TypeError(f"{name}: x: expected real numbers, got {x.dtype}")
+    axis = normalize_axis(axis, x.ndim, name)
+    given = _segments(name, x, segment_ids, num_segments, axis, offsets, bool(indices_are_sorted))
+    return _reduced(x, given, how, axis)
+
+
+@public
+@one_step
+@of(_segmented, "sum")
+def segment_sum() -> None:
     """The sum of the rows of each segment, 0 for a segment without rows.
 
     The segments are given by a number for each row, or by offsets as in the CSR format: segment k has the rows
@@ -328,42 +329,24 @@ def segment_sum(
     >>> ck.segment_sum(ck.asarray([1.0, 2.0, 3.0]), offsets=ck.asarray([0, 1, 3])).tolist()
     [1.0, 5.0]
     """
-    return _segmented("sum", x, segment_ids, num_segments, axis, offsets, indices_are_sorted)
 
 
 @public
 @one_step
-def segment_prod(
-    x: Array,
-    /,
-    segment_ids: Any = None,
-    num_segments: int | None = None,
-    *,
-    axis: int = 0,
-    offsets: Any = None,
-    indices_are_sorted: bool = False,
-) -> Array:
+@of(_segmented, "prod")
+def segment_prod() -> None:
     """The product of the rows of each segment, 1 for a segment without rows; arguments as of :func:`segment_sum`.
 
     >>> import cukern as ck
     >>> ck.segment_prod(ck.asarray([1.0, 2.0, 3.0]), ck.asarray([0, 1, 1]), 3).tolist()
     [1.0, 6.0, 1.0]
     """
-    return _segmented("prod", x, segment_ids, num_segments, axis, offsets, indices_are_sorted)
 
 
 @public
 @one_step
-def segment_mean(
-    x: Array,
-    /,
-    segment_ids: Any = None,
-    num_segments: int | None = None,
-    *,
-    axis: int = 0,
-    offsets: Any = None,
-    indices_are_sorted: bool = False,
-) -> Array:
+@of(_segmented, "mean")
+def segment_mean() -> None:
     """The mean of the rows of each segment, 0 for a segment without rows; arguments as of :func:`segment_sum`.
 
     Integers are computed in float64 for a result of the default floating dtype.
@@ -372,21 +355,12 @@ def segment_mean(
     >>> ck.segment_mean(ck.asarray([1.0, 2.0, 3.0]), ck.asarray([0, 1, 1]), 3).tolist()
     [1.0, 2.5, 0.0]
     """
-    return _segmented("mean", x, segment_ids, num_segments, axis, offsets, indices_are_sorted)
 
 
 @public
 @one_step
-def segment_max(
-    x: Array,
-    /,
-    segment_ids: Any = None,
-    num_segments: int | None = None,
-    *,
-    axis: int = 0,
-    offsets: Any = None,
-    indices_are_sorted: bool = False,
-) -> Array:
+@of(_segmented, "max")
+def segment_max() -> None:
     """The largest of the rows of each segment, NaN if one is; arguments as of :func:`segment_sum`.
 
     A segment without rows has -inf, or the lowest integer of the dtype. Equal values share the derivative.
@@ -395,21 +369,12 @@ def segment_max(
     >>> ck.segment_max(ck.asarray([1, 2, 3]), ck.asarray([0, 1, 1]), 2).tolist()
     [1, 3]
     """
-    return _segmented("max", x, segment_ids, num_segments, axis, offsets, indices_are_sorted)
 
 
 @public
 @one_step
-def segment_min(
-    x: Array,
-    /,
-    segment_ids: Any = None,
-    num_segments: int | None = None,
-    *,
-    axis: int = 0,
-    offsets: Any = None,
-    indices_are_sorted: bool = False,
-) -> Array:
+@of(_segmented, "min")
+def segment_min() -> None:
     """The smallest of the rows of each segment, NaN if one is; arguments as of :func:`segment_sum`.
 
     A segment without rows has inf, or the highest integer of the dtype. Equal values share the derivative.
@@ -418,7 +383,6 @@ def segment_min(
     >>> ck.segment_min(ck.asarray([1, 2, 3]), ck.asarray([0, 1, 1]), 2).tolist()
     [1, 2]
     """
-    return _segmented("min", x, segment_ids, num_segments, axis, offsets, indices_are_sorted)
 
 
 @public

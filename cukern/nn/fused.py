@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ..array.layout import Layout
 from ..autodiff import recompute, tape
 from ..cache import Cache
 from ..elementwise.graph import Expr, input_node, tracing
+from ..elementwise.operands import bound
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program, program, roots_from
 from ..function import Function
@@ -187,17 +188,25 @@ def layouts_of(*arrays: object) -> tuple[Layout | None, ...] | None:
 
 #: The trailing axes of an array by their number, as error messages show them.
 AXES = {1: "L", 2: "H, W", 3: "D, H, W"}
-F = TypeVar("F", bound=Callable[..., Array])
+P = ParamSpec("P")
 
 
-def of_axes(name: str, count: int, given: str, result: str, **more: str) -> Callable[[F], F]:
-    """Name a function over so many axes of arrays, and finish its docstring.
+def of_axes(
+    function: Callable[Concatenate[int, P], Array],
+    name: str,
+    count: int,
+    given: str,
+    result: str,
+    **more: str,
+) -> Callable[P, Array]:
+    """A function over so many axes of arrays.
 
     Args:
+        function: takes the number of axes, and then what the new function takes. Its docstring is put in their words,
+            which stand there in braces.
         name: the public name.
-        count: of axes, in whose words the docstring is put: there they stand in braces.
-        given, result: the arguments and the result of a doctest, which follows.
-        more: other words that it has in braces.
+        count: of axes.
+        given, result: the arguments and the result of a doctest, which follows the docstring.
     """
     words = {
         "count": str(count),
@@ -208,13 +217,9 @@ def of_axes(name: str, count: int, given: str, result: str, **more: str) -> Call
         "number": f"the number of windows{' along each axis; an int for all' if count > 1 else ''}",
     }
 
-    def put(function: F) -> F:
-        text = inspect.cleandoc(function.__doc__ or "").format(**words, **more)
-        function.__doc__ = f"{text}\n\n>>> import cukern as ck\n>>> ck.nn.{name}({given}).tolist()\n{result}"
-        function.__name__ = function.__qualname__ = name
-        return function
-
-    return put
+    text = inspect.cleandoc(function.__doc__ or "").format(**words)
+    example = f">>> import cukern as ck\n>>> ck.nn.{name}({given}).tolist()\n{result}"
+    return bound(function, count, name, f"{text}\n\n{example}")
 
 
 #: The order in memory, channels last, of the axes of images (batch, channels, rows, columns).

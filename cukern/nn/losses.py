@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -161,30 +161,23 @@ def composed_terms(logits: Array, targets: Array) -> RowTerms:
     return RowTerms(peak, rest, ops.subtract(picked(logits, targets), peak))
 
 
-def _pull(cotangents: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array | None, ...]:
-    logits, targets = saved[:2]
-    peak, rest = (one.contiguous() for one in saved[2:])
-    return fused_vjp(
-        lambda: [logits_d(logits.contiguous(), peak, rest, targets.contiguous(), cotangents[0])],
-        lambda logits: _composed(logits, targets),
-        (logits,),
-        cotangents,
-        (True,),
-    )
+def _pulled(reference: Callable[[Array, Array], Any]) -> Callable[..., tuple[Array | None, ...]]:
+    """The derivative of what ``reference`` composes of logits and targets, by :func:`logits_d`."""
+
+    def pull(cotangents: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array | None, ...]:
+        logits, targets = saved[:2]
+
+        def kernels() -> list[Array]:
+            peak, rest, *given = (one.contiguous() for one in (*saved[2:], *cotangents))
+            return [logits_d(logits.contiguous(), peak, rest, targets.contiguous(), *given)]
+
+        return fused_vjp(kernels, lambda logits: reference(logits, targets), (logits,), cotangents, (True,))
+
+    return pull
 
 
-def _pull_rows(
-    cotangents: Sequence[Array], saved: Sequence[Array], needs: object
-) -> tuple[Array | None, ...]:
-    logits, targets = saved[:2]
-    peak, rest, *cotangent = (one.contiguous() for one in (*saved[2:], *cotangents))
-    return fused_vjp(
-        lambda: [logits_d(logits.contiguous(), peak, rest, targets.contiguous(), *cotangent)],
-        lambda logits: composed_terms(logits, targets)[1:],
-        (logits,),
-        cotangents,
-        (True,),
-    )
+_pull = _pulled(_composed)
+_pull_rows = _pulled(lambda logits, targets: composed_terms(logits, targets)[1:])
 
 
 def logits_d(logits: Array, peak: Array, rest: Array, targets: Array, *cotangent: Array) -> Array:

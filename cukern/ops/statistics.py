@@ -18,7 +18,7 @@ from ..dtypes import DType
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.logic import logical_not
-from ..elementwise.operands import Axis, normalize_axes, public, require_array
+from ..elementwise.operands import Axis, normalize_axes, of, public, require_array
 from ..elementwise.table import ceil, clip, divide, floor, isfinite, isnan, remainder, round, where
 from ..elementwise.ufunc import one_out, written
 from ..index.scan import cumulative_sum
@@ -352,8 +352,16 @@ def _before(below: Any, q: Any) -> Any:
     return (below < q) | (below == 0)
 
 
-@public
-def quantile(
+class _Share(NamedTuple):
+    """What quantiles are of: 1 or 100 for the whole, and whether NaN are left out."""
+
+    name: str
+    whole: float = 1.0
+    skip: bool = False
+
+
+def _of_share(
+    share: _Share,
     x: Array,
     /,
     q: Any,
@@ -365,6 +373,13 @@ def quantile(
     *,
     weights: Array | None = None,
 ) -> Array:
+    result = _quantile(share.name, x, q, share.whole, axis, method, bool(keepdims), share.skip, weights)
+    return written(share.name, result, one_out(share.name, out))
+
+
+@public
+@of(_of_share, _Share("quantile"))
+def quantile() -> None:
     """The quantiles over axes, as ``numpy.quantile``; differentiable with respect to ``x`` and ``q``.
 
     Args:
@@ -391,59 +406,21 @@ def quantile(
     >>> ck.quantile(ck.asarray([0.0, 1.0, 4.0]), [0.25, 0.5]).tolist()
     [0.5, 1.0]
     """
-    result = _quantile("quantile", x, q, 1.0, axis, method, bool(keepdims), False, weights)
-    return written("quantile", result, one_out("quantile", out))
 
 
 @public
-def percentile(
-    x: Array,
-    /,
-    q: Any,
-    axis: Axis = None,
-    out: Array | None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Array | None = None,
-) -> Array:
+@of(_of_share, _Share("percentile", 100.0))
+def percentile() -> None:
     """The percentiles over axes: :func:`quantile` of ``q / 100``."""
-    result = _quantile("percentile", x, q, 100.0, axis, method, bool(keepdims), False, weights)
-    return written("percentile", result, one_out("percentile", out))
 
 
 @public
-def nanquantile(
-    x: Array,
-    /,
-    q: Any,
-    axis: Axis = None,
-    out: Array | None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Array | None = None,
-) -> Array:
+@of(_of_share, _Share("nanquantile", skip=True))
+def nanquantile() -> None:
     """The :func:`quantile` of the elements that are not NaN; NaN if there are none."""
-    result = _quantile("nanquantile", x, q, 1.0, axis, method, bool(keepdims), True, weights)
-    return written("nanquantile", result, one_out("nanquantile", out))
 
 
 @public
-def nanpercentile(
-    x: Array,
-    /,
-    q: Any,
-    axis: Axis = None,
-    out: Array | None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Array | None = None,
-) -> Array:
+@of(_of_share, _Share("nanpercentile", 100.0, skip=True))
+def nanpercentile() -> None:
     """The :func:`percentile` of the elements that are not NaN; NaN if there are none."""
-    result = _quantile("nanpercentile", x, q, 100.0, axis, method, bool(keepdims), True, weights)
-    return written("nanpercentile", result, one_out("nanpercentile", out))

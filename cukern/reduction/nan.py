@@ -13,7 +13,7 @@ from ..array.creation import asarray, ones
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.logic import logical_and, logical_not
-from ..elementwise.operands import Axis, array_or_symbol, normalize_axes, public
+from ..elementwise.operands import Axis, array_or_symbol, normalize_axes, of, public
 from ..elementwise.table import equal, isnan, multiply, not_equal, subtract, where
 from ..elementwise.ufunc import one_out, written
 from ..kernel.by_numpy import by_numpy
@@ -155,8 +155,8 @@ def nanmean(
     return written("nanmean", result, one_out("nanmean", out))
 
 
-@public
-def nanvar(
+def _nanspread(
+    root: bool,
     x: Array,
     /,
     axis: Axis = None,
@@ -169,34 +169,24 @@ def nanvar(
     where: Any = None,
     mean: Any = None,
 ) -> Array:
+    name = "nanstd" if root else "nanvar"
+    taken = one_correction(name, correction, ddof)
+    x = array_or_symbol(x, name)
+    mask, dtype = _numbers(x, where, name), _mean_dtype(name, x, dtype)
+    spread = masked_spread(name, x, axis, keepdims, dtype, mask, taken, root, none=float("nan"), mean=mean)
+    return written(name, spread, one_out(name, out))
+
+
+@public
+@of(_nanspread, False)
+def nanvar() -> None:
     """:func:`var` of the elements that are not NaN; NaN if there are at most ``correction`` of them."""
-    taken = one_correction("nanvar", correction, ddof)
-    x = array_or_symbol(x, "nanvar")
-    mask, dtype = _numbers(x, where, "nanvar"), _mean_dtype("nanvar", x, dtype)
-    var = masked_spread("nanvar", x, axis, keepdims, dtype, mask, taken, False, none=float("nan"), mean=mean)
-    return written("nanvar", var, one_out("nanvar", out))
 
 
 @public
-def nanstd(
-    x: Array,
-    /,
-    axis: Axis = None,
-    dtype: npt.DTypeLike | None = None,
-    out: Array | None = None,
-    *,
-    correction: float | None = None,
-    keepdims: bool = False,
-    ddof: float | None = None,
-    where: Any = None,
-    mean: Any = None,
-) -> Array:
+@of(_nanspread, True)
+def nanstd() -> None:
     """:func:`std` of the elements that are not NaN, the square root of :func:`nanvar`."""
-    taken = one_correction("nanstd", correction, ddof)
-    x = array_or_symbol(x, "nanstd")
-    mask, dtype = _numbers(x, where, "nanstd"), _mean_dtype("nanstd", x, dtype)
-    std = masked_spread("nanstd", x, axis, keepdims, dtype, mask, taken, True, none=float("nan"), mean=mean)
-    return written("nanstd", std, one_out("nanstd", out))
 
 
 @public

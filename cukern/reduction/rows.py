@@ -324,6 +324,28 @@ _LOG_SUM = Rule(
 )
 
 
+def _extreme(name: str, push: str, combine: str, identity: str, **options: Any) -> Extreme:
+    """A row of a value that is one of those reduced."""
+    row = Reduction(name, push=push, combine=combine, identity=identity, state="T", empty=False)
+    return Extreme(row, "same", _SHARED, **options)
+
+
+def _place(name: str, which: str, identity: str, doc: str) -> Search:
+    """A row of the place of such a value; equal ones have the first."""
+    row = Reduction(
+        name,
+        push=f"{which}(a, x, i)",
+        combine=f"{which}(a, b)",
+        identity=f"State{{limits<T>::{identity}(), -1}}",
+        finish="a.at",
+        state="Indexed<T, Place>",
+        ordered=True,
+        empty=False,
+        batch=f"{which}(a, v, i, step)",
+    )
+    return Search(row, "index", doc=doc)
+
+
 sum = Accumulation(
     Reduction("sum", push="a + A(x)", combine="a + b", identity="A(0)", wide=True),
     "sum",
@@ -345,32 +367,20 @@ mean = Mean(
     Rule(lambda g, x, y, e, s: g / s),
     doc="The mean over axes, NaN for no values; in the default floating dtype for integers.",
 )
-max = Extreme(
-    Reduction(
-        "max",
-        push="maximum(a, x)",
-        combine="maximum(a, b)",
-        identity="limits<T>::lowest()",
-        state="T",
-        empty=False,
-    ),
-    "same",
-    _SHARED,
+max = _extreme(
+    "max",
+    push="maximum(a, x)",
+    combine="maximum(a, b)",
+    identity="limits<T>::lowest()",
     neutral=-_INF,
     join="maximum",
     doc="The largest value over axes, NaN if one is; equal values share the derivative.",
 )
-min = Extreme(
-    Reduction(
-        "min",
-        push="minimum(a, x)",
-        combine="minimum(a, b)",
-        identity="limits<T>::highest()",
-        state="T",
-        empty=False,
-    ),
-    "same",
-    _SHARED,
+min = _extreme(
+    "min",
+    push="minimum(a, x)",
+    combine="minimum(a, b)",
+    identity="limits<T>::highest()",
     neutral=_INF,
     join="minimum",
     doc="The smallest value over axes, NaN if one is; equal values share the derivative.",
@@ -386,63 +396,33 @@ all = Truth(
     neutral=1.0,
     doc="Whether all values are true; True for no values.",
 )
-argmax = Search(
-    Reduction(
-        "argmax",
-        push="largest(a, x, i)",
-        combine="largest(a, b)",
-        identity="State{limits<T>::lowest(), -1}",
-        finish="a.at",
-        state="Indexed<T, Place>",
-        ordered=True,
-        empty=False,
-        batch="largest(a, v, i, step)",
-    ),
-    "index",
+argmax = _place(
+    "argmax",
+    which="largest",
+    identity="lowest",
     doc="The index of the largest value, the first of equal ones; NaN counts as the largest.",
 )
-argmin = Search(
-    Reduction(
-        "argmin",
-        push="smallest(a, x, i)",
-        combine="smallest(a, b)",
-        identity="State{limits<T>::highest(), -1}",
-        finish="a.at",
-        state="Indexed<T, Place>",
-        ordered=True,
-        empty=False,
-        batch="smallest(a, v, i, step)",
-    ),
-    "index",
+argmin = _place(
+    "argmin",
+    which="smallest",
+    identity="highest",
     doc="The index of the smallest value, the first of equal ones; NaN counts as the smallest.",
 )
-nanmax = Extreme(
-    Reduction(
-        "nanmax",
-        push="x > a || a != a ? x : a",
-        combine="b > a || a != a ? b : a",
-        identity="limits<T>::quiet_nan()",
-        state="T",
-        empty=False,
-    ),
-    "same",
-    _SHARED,
+nanmax = _extreme(
+    "nanmax",
+    push="x > a || a != a ? x : a",
+    combine="b > a || a != a ? b : a",
+    identity="limits<T>::quiet_nan()",
     neutral=_NAN,
     join="fmax",
     without=max,
     doc="The largest value over axes that is not NaN; NaN if there is none. Equal values share the derivative.",
 )
-nanmin = Extreme(
-    Reduction(
-        "nanmin",
-        push="x < a || a != a ? x : a",
-        combine="b < a || a != a ? b : a",
-        identity="limits<T>::quiet_nan()",
-        state="T",
-        empty=False,
-    ),
-    "same",
-    _SHARED,
+nanmin = _extreme(
+    "nanmin",
+    push="x < a || a != a ? x : a",
+    combine="b < a || a != a ? b : a",
+    identity="limits<T>::quiet_nan()",
     neutral=_NAN,
     join="fmin",
     without=min,
@@ -478,17 +458,7 @@ var = Spread(
     doc="The variance over axes: the mean squared difference from the mean, divided by n - correction.",
 )
 std = Spread(
-    Reduction(
-        "std",
-        push="extended(a, A(x))",
-        combine="joined(a, b)",
-        identity="State{A(0), A(0), A(0)}",
-        finish="sqrt(a.squares / maximum(n - A(p), A(0)))",
-        state="Moments<A>",
-        batch="extended(a, v)",
-        wide=True,
-        parameter=True,
-    ),
+    replace(var.row, name="std", finish="sqrt(a.squares / maximum(n - A(p), A(0)))"),
     "float",
     _DEVIATION,
     real=True,

@@ -54,6 +54,26 @@ class SparseArray(Operators):
     format = ""
     ndim = 2
 
+    def __init__(
+        self,
+        arg: Any,
+        shape: Any = None,
+        dtype: npt.DTypeLike | None = None,
+        *,
+        device: Device | str | None = None,
+    ) -> None:
+        parts = self._parts(arg, shape, dtype, device)
+        self._fill(parts if parts[2].ndim == 1 else out_of_blocks(*parts))
+
+    @classmethod
+    def _given(cls, arg: tuple[Any, ...], shape: Any, dtype: Any, device: Device | None) -> Parts:
+        """The parts of a tuple of arrays.
+
+        Raises:
+            ValueError: it has another number of arrays.
+        """
+        raise NotImplementedError
+
     def _fill(self, parts: Parts) -> None:
         self._structure, self._blocks, self.data = parts
         rows, columns = self._structure.shape
@@ -65,8 +85,8 @@ class SparseArray(Operators):
         result._fill((structure, blocks, data))
         return result
 
-    def _parts(self, arg: Any, shape: Any, dtype: Any, device: Any) -> Parts | None:
-        """The parts of what every constructor takes; None of tuples of arrays."""
+    def _parts(self, arg: Any, shape: Any, dtype: Any, device: Any) -> Parts:
+        """The parts of what a constructor takes."""
         name, where = type(self).__name__, None if device is None else Device(device)
         if is_scipy(arg):
             arg = _of_scipy(arg, where)
@@ -79,7 +99,7 @@ class SparseArray(Operators):
         if is_shape(arg):
             return of_nothing(shape_of(name, arg), (1, 1), dtype, where)
         if isinstance(arg, tuple):
-            return None
+            return self._given(arg, shape, dtype, where)
         parts = of_dense(name, arg, dtype, where)
         if shape is not None and shape_of(name, shape) != parts[0].shape:
             raise ValueError(f"{name}: shape: expected that of arg, {parts[0].shape}, got {shape}")
@@ -267,25 +287,13 @@ class csr_array(SparseArray):
     __slots__ = ()
     format = "csr"
 
-    def __init__(
-        self,
-        arg: Any,
-        shape: Any = None,
-        dtype: npt.DTypeLike | None = None,
-        *,
-        device: Device | str | None = None,
-    ) -> None:
-        parts = self._parts(arg, shape, dtype, device)
-        where = None if device is None else Device(device)
-        if parts is not None:
-            parts = out_of_blocks(*parts)
-        elif len(arg) == 3:
-            parts = of_pointers("csr_array", arg, shape, dtype, where)
-        elif len(arg) == 2:
-            parts = of_entries("csr_array", arg[0], arg[1], shape, dtype, where)
-        else:
-            raise ValueError(f"csr_array: arg: expected a tuple of two or three, got {len(arg)}")
-        self._fill(parts)
+    @classmethod
+    def _given(cls, arg: tuple[Any, ...], shape: Any, dtype: Any, device: Device | None) -> Parts:
+        if len(arg) == 3:
+            return of_pointers("csr_array", arg, shape, dtype, device)
+        if len(arg) == 2:
+            return of_entries("csr_array", *arg, shape, dtype, device)
+        raise ValueError(f"csr_array: arg: expected a tuple of two or three, got {len(arg)}")
 
     @property
     def indices(self) -> Array:
@@ -323,23 +331,11 @@ class coo_array(SparseArray):
     __slots__ = ()
     format = "coo"
 
-    def __init__(
-        self,
-        arg: Any,
-        shape: Any = None,
-        dtype: npt.DTypeLike | None = None,
-        *,
-        device: Device | str | None = None,
-    ) -> None:
-        parts = self._parts(arg, shape, dtype, device)
-        where = None if device is None else Device(device)
-        if parts is not None:
-            parts = out_of_blocks(*parts)
-        elif len(arg) == 2:
-            parts = of_entries("coo_array", arg[0], arg[1], shape, dtype, where)
-        else:
-            raise ValueError(f"coo_array: arg: expected (data, (row, col)), got a tuple of {len(arg)}")
-        self._fill(parts)
+    @classmethod
+    def _given(cls, arg: tuple[Any, ...], shape: Any, dtype: Any, device: Device | None) -> Parts:
+        if len(arg) == 2:
+            return of_entries("coo_array", *arg, shape, dtype, device)
+        raise ValueError(f"coo_array: arg: expected (data, (row, col)), got a tuple of {len(arg)}")
 
     @property
     def row(self) -> Array:
@@ -394,13 +390,6 @@ class bsr_array(SparseArray):
     ) -> None:
         size = None if blocksize is None else shape_of("bsr_array: blocksize", blocksize)
         parts = self._parts(arg, shape, dtype, device)
-        where = None if device is None else Device(device)
-        if parts is None:
-            if len(arg) != 3:
-                raise ValueError(
-                    f"bsr_array: arg: expected (data, indices, indptr), got a tuple of {len(arg)}"
-                )
-            parts = of_pointers("bsr_array", arg, shape, dtype, where, blocks=True)
         if size is not None and size != parts[1]:
             structure, _, data = out_of_blocks(*parts)
             whole = structure.shape
@@ -412,6 +401,12 @@ class bsr_array(SparseArray):
         self._fill(parts)
         if self._blocks == (1, 1):
             self.data = ops.reshape(self.data, (-1, 1, 1))
+
+    @classmethod
+    def _given(cls, arg: tuple[Any, ...], shape: Any, dtype: Any, device: Device | None) -> Parts:
+        if len(arg) != 3:
+            raise ValueError(f"bsr_array: arg: expected (data, indices, indptr), got a tuple of {len(arg)}")
+        return of_pointers("bsr_array", arg, shape, dtype, device, blocks=True)
 
     @property
     def blocksize(self) -> tuple[int, int]:

@@ -484,8 +484,14 @@ def test_special_powers_in_long_rows(device: ck.Device, dtype: str) -> None:
     assert np.array_equal(np.signbit(got) | np.isnan(got), np.signbit(want) | np.isnan(want))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int32", "uint32"])
-@pytest.mark.parametrize("shape", [(1000,), (3, 300)])
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [
+        ("float32", (1000,)),
+        *((dtype, (3, 300)) for dtype in ("float32", "int32", "uint32")),
+        *(pytest.param(dtype, (1000,), marks=pytest.mark.thorough) for dtype in ("int32", "uint32")),
+    ],
+)
 def test_conditions_in_long_rows(device: ck.Device, dtype: str, shape: tuple[int, ...]) -> None:
     """The host packs the results of whole tiles of a row, whose order differs in each half of a vector."""
     rng = np.random.default_rng(0)

@@ -328,9 +328,9 @@ def test_rows_are_moved_in_the_shapes_of_a_gpu(device: ck.Device, shape: Any, dt
     [
         (combine.Combining(64, 4, 2, 3, 4), np.float32),
         (combine.Combining(32, 32, 1, 1, 2), ck.bfloat16),
-        (combine.Combining(256, 1, 1, 4, 64), np.float64),
+        pytest.param(combine.Combining(256, 1, 1, 4, 64), np.float64, marks=pytest.mark.thorough),
         (combine.Combining(64, 8, 1, 2, 3), np.int8),
-        (combine.Combining(64, 8, 1, 2, 3), np.bool_),
+        pytest.param(combine.Combining(64, 8, 1, 2, 3), np.bool_, marks=pytest.mark.thorough),
     ],
 )
 def test_rows_are_added_in_the_shapes_of_a_gpu(device: ck.Device, shape: Any, dtype: Any) -> None:

@@ -157,10 +157,11 @@ def layouts(value: np.ndarray) -> dict[str, ck.Array]:
     return made
 
 
-#: Those of the first case of a function: int8 has the width of uint8 and the sign of int64.
-MOST = [dtype for dtype in DTYPES if dtype != ck.int8]
-#: Those of its other cases, whose kernels differ by shapes and options: of each kind with numbers one, and a half type.
-USUAL = [ck.int64, ck.bfloat16, ck.float32]
+#: Those of the first case of a function: int8 has the width of uint8 and the sign of int64, uint32 is between both, and
+#: float16 is converted as bfloat16 is.
+MOST = [dtype for dtype in DTYPES if dtype not in (ck.int8, ck.uint32, ck.float16)]
+#: Those of its other cases, whose kernels differ by shapes and options: of each kind with numbers one.
+USUAL = [ck.int64, ck.float32]
 _FIRST = {case.name: case for case in reversed(CASES)}
 _FIRST_GRADIENT = {case.name: case for case in reversed(DIFFERENTIABLE)}
 

@@ -178,7 +178,9 @@ def check_gradients(
             close(other, one)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", pytest.param("bfloat16", marks=pytest.mark.thorough)]
+)
 def test_values_and_gradients(device: ck.Device, dtype: str) -> None:
     with only("portable"):
         check(dtype)
@@ -663,13 +665,14 @@ def check_large_scores(
 @pytest.mark.parametrize(
     ("dtype", "size", "scale"),
     [
-        ("float32", 1e4, 1.0),
         ("float32", 1e5, 1.0),
         ("float64", 1e5, 1.0),
-        ("float16", 9984.0, 0.55),
         ("float16", 99840.0, 0.55),
-        ("float16", 99840.0, 1.0),
         ("bfloat16", 798720.0, 1.0),
+        *(
+            pytest.param(*other, marks=pytest.mark.thorough)
+            for other in (("float32", 1e4, 1.0), ("float16", 9984.0, 0.55), ("float16", 99840.0, 1.0))
+        ),
     ],
 )
 @pytest.mark.parametrize("queries", [40, 1])

@@ -35,7 +35,6 @@ NUMPY: dict[Any, Callable[[np.ndarray], np.ndarray]] = {
     ck.relu: lambda z: np.maximum(z, 0),
     gate: lambda z: z / (1 + np.exp(-1.7 * z)) - 0.3,
 }
-EACH = pytest.mark.parametrize("activation", list(NUMPY), ids=lambda one: one.__name__)
 ORDERS = pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
 MEAN, VARIANCE = np.array([0.5, -1, 0, 2, 1, -0.5]), np.array([1.0, 0.5, 2, 4, 1, 3])
 #: The functions: of x, weight, bias, the axis of channels and the activation.
@@ -121,14 +120,25 @@ def only(variant: str, last: bool, device: ck.Device) -> Iterator[None]:
     assert forward and backward
 
 
-@EACH
+#: Variants, of what, and whether the channels are last.
+_VARIANTS = [
+    *itertools.product(["separate launches"], [GROUP, BATCH, CONSTANT], [False, True]),
+    *itertools.product(["clusters", "kept"], [GROUP, BATCH], [False, True]),
+    *itertools.product(["grid"], [GROUP, BATCH], [True]),
+    ("rows", GROUP, False),
+]
+
+
 @pytest.mark.parametrize(
-    ("variant", "kind", "last"),
-    [
-        *itertools.product(["separate launches"], [GROUP, BATCH, CONSTANT], [False, True]),
-        *itertools.product(["clusters", "kept"], [GROUP, BATCH], [False, True]),
-        *itertools.product(["grid"], [GROUP, BATCH], [True]),
-        ("rows", GROUP, False),
+    ("activation", "variant", "kind", "last"),
+    [  # each activation in one kernel of each variant, and one of them in all
+        pytest.param(
+            one,
+            *case,
+            marks=() if one is ck.silu or case[1:] == (GROUP, case[0] == "grid") else pytest.mark.thorough,
+        )
+        for one in NUMPY
+        for case in _VARIANTS
     ],
 )
 def test_variants(device: ck.Device, activation: Any, variant: str, kind: str, last: bool) -> None:
@@ -168,8 +178,14 @@ def test_gradients_of_each_argument_alone(device: ck.Device, last: bool, kind: s
         )
 
 
-@EACH
-@KINDS
+@pytest.mark.parametrize(
+    ("activation", "kind"),
+    [
+        pytest.param(one, kind, marks=() if one is ck.silu or kind == GROUP else pytest.mark.thorough)
+        for one in NUMPY
+        for kind in (GROUP, BATCH, CONSTANT)
+    ],
+)
 def test_derivatives(device: ck.Device, activation: Any, kind: str) -> None:
     """By finite differences."""
     last = activation in (ck.relu, ck.silu)

@@ -88,7 +88,16 @@ def test_launch_shapes(device: ck.Device, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["part of a warp", "warp steps", "block", "chain", "columns"])
-@pytest.mark.parametrize(("source", "value"), [("int8", "int64"), ("int32", "int32"), ("bool", "float16")])
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("int8", "int64"),
+        *(
+            pytest.param(*other, marks=pytest.mark.thorough)
+            for other in (("int32", "int32"), ("bool", "float16"))
+        ),
+    ],
+)
 def test_packs_of_dtypes(device: ck.Device, name: str, source: str, value: str) -> None:
     """Sums of small integers, exact in each; arrays that begin within a pack, and rows of odd sizes."""
     a = np.random.default_rng(0).integers(0, 2, 4 * 901).astype(source)
@@ -134,8 +143,15 @@ def test_many_tiles(device: ck.Device, reverse: bool) -> None:
     assert made.numpy().tobytes() == again.numpy().tobytes()
 
 
-@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-@pytest.mark.parametrize("shape", [Tiles(32, 9, 1), Tiles(64, 4, 2)])
+@pytest.mark.parametrize(
+    ("shape", "reverse"),
+    [
+        (Tiles(32, 9, 1), False),
+        (Tiles(64, 4, 2), True),
+        pytest.param(Tiles(32, 9, 1), True, marks=pytest.mark.thorough),
+        pytest.param(Tiles(64, 4, 2), False, marks=pytest.mark.thorough),
+    ],
+)
 def test_tiles_of_dtypes(device: ck.Device, shape: Tiles, reverse: bool) -> None:
     """Elements wider and narrower than results and of their size, rows that begin within a pack, with the start."""
     ones = np.random.default_rng(0).integers(0, 2, 3 + 2 * 3001)

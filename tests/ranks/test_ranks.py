@@ -96,8 +96,8 @@ def passed_by(run: subprocess.CompletedProcess[str], ranks: int, wanted: Iterabl
     ("fault", "form"),
     [
         ("killed_in_a_collective", "float32 (2, 2)"),
-        ("killed_in_a_known_one", "float32 (3,)"),
-        ("killed_where_nobody_reads", "float32 (3,)"),
+        pytest.param("killed_in_a_known_one", "float32 (3,)", marks=pytest.mark.thorough),
+        pytest.param("killed_where_nobody_reads", "float32 (3,)", marks=pytest.mark.thorough),
         ("killed_in_a_captured_step", "float32 (3,)"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -75,13 +75,18 @@ def _without_machine_code(text: str, arch: str) -> str:
     return _accepted(text, arch.replace("sm_", "compute_"))
 
 
+def multiplies_by_warpgroups(text: str) -> bool:
+    """Whether a kernel's mistakes may show in its machine code alone."""
+    return "wgmma.mma_async" in text
+
+
 def _optimised(text: str, arch: str) -> str:
     """The PTX of a text that compiles for ``arch``, optimised; the machine code of a long one is not.
 
     Raises:
         AssertionError: products of warpgroups wait for each other, as they do if there are too few registers.
     """
-    if len(text) < _LONG or "wgmma.mma_async" in text:
+    if len(text) < _LONG or multiplies_by_warpgroups(text):
         made = nvrtc.compile(text, arch)
         assert "serialized" not in made.log, made.log
         return made.ptx
@@ -101,7 +106,7 @@ def _new_words(unit: Unit, arch: str) -> set[str]:
 
 
 class Gpu:
-    """Compiles units by NVRTC, if it ``compiles`` at all, and ``optimises`` them or not.
+    """Compiles units by NVRTC, if it ``compiles`` at all, and ``optimises`` those of which this says so.
 
     ``templates`` names those that they came from; ``arch`` is the architecture for which they are planned.
     """
@@ -116,7 +121,7 @@ class Gpu:
     def __init__(self, compiles: bool, arch: str = "sm_90") -> None:
         self.templates: set[str] = set()
         self.arch = arch
-        self.optimises = True
+        self.optimises: Callable[[str], bool] = lambda text: True
         self._compiles = compiles
 
     def ahead(self, job: object) -> None:
@@ -139,7 +144,7 @@ class Gpu:
             overlap = driver.may_overlap(unit)
             own = "sm_90a" if is_for_90a(unit) else "sm_90"
             made = _accepted if _new_words(unit, own) else _without_machine_code
-            if self.optimises:
+            if self.optimises(unit.text):
                 made = _optimised
             ptx = made(driver.waiting(unit) if overlap else unit.text, own)
             # Loads of what is said to be constant may come before the wait; CUDA's own tables are.

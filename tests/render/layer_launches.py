@@ -320,8 +320,11 @@ def launch_optimizers(dtype: Any) -> None:
         ck.optim.AdamW([x], masters=False).step([g])
 
 
-def launch_product(dtype: Any) -> None:
-    """A batch that takes two steps; of each variant tiles with what follows the product, and with the product saved."""
+def launch_product(dtype: Any, everything: bool = False) -> None:
+    """A batch that takes two steps; of each variant a tile with what follows the product, and with the product saved.
+
+    The tiles that are finished while the next is multiplied take long to compile: one of each kind, or all.
+    """
     a, b = (x.transpose(0, 2, 1, 3) for x in arrays(dtype, (2, 3, 4, 5), (2, 5, 4, 3)))
     ck.matmul(a, b)
     ended = ck.fuse(lambda a, b, bias, scale: ck.gelu(a @ b * scale + bias))
@@ -332,14 +335,15 @@ def launch_product(dtype: Any) -> None:
     if dtypes.info(dtype).narrow:
         configs += [TensorCores(*TensorCores.tiles[0]), TensorCores(*TensorCores.tiles[-1])]
         configs += [replace(TMA_TILES[i], blocks=2) for i in (0, 2, 3)]
-        for tile in (TMA_TILES[4], TMA_TILES[6]):
+        for tile in (TMA_TILES[4], TMA_TILES[6]) if everything else (TMA_TILES[6],):
             with only(replace(tile, blocks=2)):
                 added(c, d, bias, ck.zeros((304, 264), dtype))
     for config in configs:
         with only(config):
-            for left in (c, turned):
+            deferred = getattr(config, "deferred", False)
+            for left in (c, turned) if everything else (c,) if deferred else (turned,):
                 ended(left, d, bias, 0.5)
-            if not getattr(config, "deferred", False):
+            if not deferred:
                 saved(lambda x: ended(c, x, bias, 0.5), d)
     launch_rows_of_products(dtype)
     if dtype != ck.float64:

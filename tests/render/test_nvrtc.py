@@ -8,8 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from array_launches import EVERY, arrays, launch_convolve, launch_histogram, launch_reduce, with_derivatives
-from gpu_without_one import Gpu, gpu_without_one, require_nvrtc
+from array_launches import (
+    EVERY,
+    arrays,
+    launch_convolve,
+    launch_elementwise,
+    launch_histogram,
+    launch_reduce,
+    launch_scan,
+    with_derivatives,
+)
+from gpu_without_one import Gpu, gpu_without_one, multiplies_by_warpgroups, require_nvrtc
 from layer_launches import (
     FLOATING,
     launch_attention,
@@ -38,10 +47,13 @@ require_nvrtc()
 ALIKE = [np.dtype(name) for name in ("uint8", "int16", "uint16", "uint32", "uint64")]
 #: Those whose kernels are another dtype's but for conversions or the type's width: thorough.
 SIMILAR = (ck.float16, ck.float64, ck.int8, ck.int64, ck.complex128)
-#: Those whose kernels are optimised in this dtype, as products of tensor cores show mistakes in machine code alone; of
-#: the others, and of attention's many instructions, it is thorough.
+#: Those whose products of warpgroups are optimised in this dtype, as they show mistakes in machine code alone; of the
+#: other kernels, and of attention's many instructions, it is thorough.
 OPTIMISED = (launch_convolution, launch_product, launch_products_of_other_forms)
 OPTIMISED_DTYPE = ck.bfloat16
+#: Of these launches alone other dtypes of elements than floats are compiled by default: the type of what is summed or
+#: computed depends on them, where the rest moves and compares them.
+BY_DTYPE = (launch_elementwise, launch_reduce, launch_scan)
 #: Those that ask for kernels of compute capability 9.0 by name.
 OF_90 = (launch_attention_of_warpgroups, launch_generate, launch_product, launch_quantised)
 #: What computes real numbers alone.
@@ -62,7 +74,10 @@ CASES += [
 
 def _case(launch: Callable[[Any], None], dtype: Any) -> Any:
     """A parameter of a test."""
-    marks = [pytest.mark.thorough] if dtype in SIMILAR else []
+    similar = dtype in SIMILAR or (
+        launch in EVERY and launch not in BY_DTYPE and dtype not in (ck.float32, ck.bfloat16)
+    )
+    marks = [pytest.mark.thorough] if similar else []
     return pytest.param(launch, dtype, id=f"{launch.__name__.removeprefix('launch_')}-{dtype}", marks=marks)
 
 
@@ -70,18 +85,15 @@ def _case(launch: Callable[[Any], None], dtype: Any) -> Any:
 def test_kernels_compile(
     gpu: Gpu, monkeypatch: pytest.MonkeyPatch, launch: Callable[[Any], None], dtype: Any
 ) -> None:
-    monkeypatch.setattr(gpu, "optimises", dtype == OPTIMISED_DTYPE and launch in OPTIMISED)
+    optimised = dtype == OPTIMISED_DTYPE and launch in OPTIMISED
+    monkeypatch.setattr(gpu, "optimises", multiplies_by_warpgroups if optimised else lambda text: False)
     launch(dtype)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("launch", "dtype"),
-    [
-        pytest.param(*case, id=f"{case[0].__name__.removeprefix('launch_')}-{case[1]}")
-        for case in CASES
-        if case[1] != OPTIMISED_DTYPE or case[0] not in OPTIMISED
-    ],
+    [pytest.param(*case, id=f"{case[0].__name__.removeprefix('launch_')}-{case[1]}") for case in CASES],
 )
 def test_kernels_compile_when_optimised(launch: Callable[[Any], None], dtype: Any) -> None:
     with gpu_without_one():
@@ -112,6 +124,12 @@ def test_products_do_not_wait_for_sums_that_are_stored_apart(config: OneLaunch) 
     with gpu_without_one(), only(config):
         x, w, c = (ck.zeros(shape, ck.bfloat16) for shape in ((304, 128), (267, 128), (267,)))
         saved(lambda x: ck.fuse(lambda x, w, c: ck.gelu(x @ w.T + c))(x, w, c), x)
+
+
+@pytest.mark.thorough
+def test_products_compile_in_every_way() -> None:
+    with gpu_without_one():
+        launch_product(ck.bfloat16, everything=True)
 
 
 @pytest.mark.thorough

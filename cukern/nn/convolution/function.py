@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ... import namespace as ops
 from ...array import Array
@@ -80,36 +80,77 @@ def _pads(name: str, padding: Any, strides: Sequence[int], spans: Sequence[int])
 _known: Cache[Any, tuple[Windows, tuple[int, ...]]] = Cache()
 
 
-def _convolve(
-    name: str,
-    axes: int,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    padding_mode: str,
-    activation: Activation | None,
+def _batched(x: Array, axes: int) -> Array:
+    return x if x.ndim == axes + 2 else ops.expand_dims(x, 0)
+
+
+def _convolution(
+    count: int,
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    *,
+    padding_mode: str = "zeros",
+    activation: Activation | None = None,
 ) -> Array:
+    """The sums of products of windows of ``x`` with each filter, plus ``bias``: a cross-correlation.
+
+    Half types are summed in float32, and float32 is not rounded unless :func:`cukern.matmul_precision` allows it.
+    An image of several channels that lie innermost in memory, as in a view of shape (N, C, {axes}) of an array
+    (N, {axes}, C), gives such a result, and is what tensor cores read without a copy; so are weights that lie
+    likewise. Of half types and one group a GPU gives such a result in any case. Gradients are the same in each run.
+
+    Of float32, windows of 3 x 3 that move by one pixel, over enough channels and pixels of one group, are products
+    of transformed tiles, for which a pixel takes a quarter of the multiplications (source: Lavin and Gray, "Fast
+    Algorithms for Convolutional Neural Networks", 2016). Rounding errors are then about twice as large, of weights'
+    gradients up to four times, relative to the largest number of a tile of 6 x 6; and a NaN, an infinity or a
+    number near the largest float reaches the outputs of its tile of 4 x 4. ``cukern.matmul_precision("direct")``
+    keeps from it. In gradients of weights of one channel to a group a NaN or an infinity may reach all taps of its
+    channel.
+
+    Args:
+        x: shape (N, C, {axes}), or (C, {axes}) without a batch; a floating dtype.
+        weight: shape (filters, C / groups, {result}).
+        bias: shape (filters,); none is added when None.
+        stride: from one window to the next; an int or one for each axis.
+        padding: elements around the image along each axis; ``"valid"`` for none, ``"same"`` for as many as give the
+            result the size of the image (of an odd number the larger half comes after it).
+        dilation: from one element of a window to the next.
+        groups: into how many parts channels and filters are cut; each filter reads the channels of its part.
+        padding_mode: what the padding is: ``"zeros"``, ``"reflect"``, ``"circular"`` or ``"replicate"``.
+        activation: an elementwise function of the sums, such as :func:`cukern.relu`, in the same launch; see
+            :func:`linear`.
+
+    Returns:
+        Shape (N, filters, {result}) or (filters, {result}), in the promoted dtype of the arguments; along each axis
+        ``(size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1``.
+
+    Raises:
+        TypeError: an argument is not a floating array, or a size is not an int or one for each axis.
+        ValueError: the shapes do not fit, a size is out of range, or no window fits.
+    """
+    name = f"conv{count}d"
     layouts = layouts_of(x, weight, bias)
-    key = options_key((*(layouts or ()), axes, stride, padding, dilation, groups, padding_mode))
+    key = options_key((*(layouts or ()), count, stride, padding, dilation, groups, padding_mode))
     known = None if layouts is None else _known.get(key)
     if known is not None:
         if activation is not None:
             require_activation(name, activation)
         return applied(x, weight, bias, *known, False, activation)
-    x, weight, bias = _given(name, x, weight, bias, axes, groups, transposed=False)
-    strides = several(stride, axes, name, "stride", 1)
-    dilations = several(dilation, axes, name, "dilation", 1)
+    x, weight, bias = _given(name, x, weight, bias, count, groups, transposed=False)
+    strides = several(stride, count, name, "stride", 1)
+    dilations = several(dilation, count, name, "dilation", 1)
     require_padding_mode(name, padding_mode)
     require_activation(name, activation)
     spans = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
     pads = _pads(name, padding, strides, spans)
-    shape = x.shape[-axes:]
+    shape = x.shape[-count:]
     if padding_mode != "zeros":
-        x = ops.pad(x, [(0, 0)] * (x.ndim - axes) + pads, PADDING_MODES[padding_mode])
+        x = ops.pad(x, [(0, 0)] * (x.ndim - count) + pads, PADDING_MODES[padding_mode])
     size = tuple(
         (n + sum(pad) - span - 1) // step + 1
         for n, pad, span, step in zip(shape, pads, spans, strides, strict=True)
@@ -119,227 +160,124 @@ def _convolve(
             f"{name}: weight: no window of shape {weight.shape[2:]}, dilation {dilation!r}, fits x of shape {x.shape} "
             f"with padding {padding!r}"
         )
-    before = tuple(pad[0] for pad in pads) if padding_mode == "zeros" else (0,) * axes
+    before = tuple(pad[0] for pad in pads) if padding_mode == "zeros" else (0,) * count
     windows = Windows(strides, before, dilations, int(groups))
     if (
         key is not None
-        and x.ndim == axes + 2
+        and x.ndim == count + 2
         and layouts is not None
         and layouts == layouts_of(x, weight, bias)
     ):
         _known.keep(key, (windows, size))
-    y = applied(_batched(x, axes), weight, bias, windows, size, False, activation)
-    return y if x.ndim == axes + 2 else ops.squeeze(y, 0)
+    y = applied(_batched(x, count), weight, bias, windows, size, False, activation)
+    return y if x.ndim == count + 2 else ops.squeeze(y, 0)
 
 
-def _batched(x: Array, axes: int) -> Array:
-    return x if x.ndim == axes + 2 else ops.expand_dims(x, 0)
-
-
-def _transpose(
-    name: str,
-    axes: int,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    groups: int,
-    dilation: Any,
-    padding_mode: str,
-    activation: Activation | None,
+def _transposed(
+    count: int,
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+    *,
+    padding_mode: str = "zeros",
+    activation: Activation | None = None,
 ) -> Array:
-    x, weight, bias = _given(name, x, weight, bias, axes, groups, transposed=True)
-    strides = several(stride, axes, name, "stride", 1)
-    dilations = several(dilation, axes, name, "dilation", 1)
+    """The transpose of :func:`conv{count}d`, as its image's gradient: each element of ``x`` adds a window.
+
+    Args:
+        x: shape (N, C, {axes}), or (C, {axes}) without a batch; a floating dtype.
+        weight: shape (C, filters / groups, {result}).
+        bias: shape (filters,); none is added when None.
+        stride: from one window to the next; an int or one for each axis.
+        padding: elements cut off around the result along each axis; ``"valid"`` for none, ``"same"`` for as many as
+            give the result the size of ``x`` (of an odd number the larger half is cut off after it).
+        output_padding: elements of the result after those, of which the convolution with this stride leaves the
+            number open; less than ``stride`` or ``dilation``.
+        groups: into how many parts channels and filters are cut; each filter reads the channels of its part.
+        dilation: from one element of a window to the next.
+        padding_mode: what becomes of the elements cut off: with ``"zeros"`` nothing; with ``"reflect"``,
+            ``"circular"`` or ``"replicate"`` they are added to those that :func:`conv{count}d` would pad with, so
+            that this is the gradient of its image in each mode.
+        activation: an elementwise function of the sums, as in :func:`conv{count}d`.
+
+    Returns:
+        Shape (N, filters, {result}) or (filters, {result}), in the promoted dtype of the arguments; along each axis
+        ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1``. It lies in memory as
+        ``x``, see :func:`conv{count}d`.
+
+    Raises:
+        TypeError: an argument is not a floating array, or a size is not an int or one for each axis.
+        ValueError: the shapes do not fit, or a size is out of range.
+    """
+    name = f"conv_transpose{count}d"
+    x, weight, bias = _given(name, x, weight, bias, count, groups, transposed=True)
+    strides = several(stride, count, name, "stride", 1)
+    dilations = several(dilation, count, name, "dilation", 1)
     require_padding_mode(name, padding_mode)
     require_activation(name, activation)
     spans = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
     pads = _pads(name, padding, strides, spans)
-    more = several(output_padding, axes, name, "output_padding", 0)
+    more = several(output_padding, count, name, "output_padding", 0)
     if any(n >= max(s, d) for n, s, d in zip(more, strides, dilations, strict=True)):
         raise ValueError(
             f"{name}: output_padding: expected less than stride {stride!r} or dilation {dilation!r}, "
             f"got {output_padding!r}"
         )
-    given = zip(x.shape[-axes:], strides, spans, more, strict=True)
+    given = zip(x.shape[-count:], strides, spans, more, strict=True)
     padded = tuple((n - 1) * step + span + extra + 1 for n, step, span, extra in given)
     size = tuple(n - sum(pad) for n, pad in zip(padded, pads, strict=True))
-    if min(size) < 1 or 0 in x.shape[-axes:]:
+    if min(size) < 1 or 0 in x.shape[-count:]:
         raise ValueError(f"{name}: x: shape {x.shape} gives no output, of size {size}")
     before = tuple(pad[0] for pad in pads)
-    batch = _batched(x, axes)
+    batch = _batched(x, count)
     if padding_mode == "zeros" or not any(map(sum, pads)):
         windows = Windows(strides, before, dilations, int(groups))
         y = applied(batch, weight, bias, windows, size, True, activation)
     else:
-        windows = Windows(strides, (0,) * axes, dilations, int(groups))
+        windows = Windows(strides, (0,) * count, dilations, int(groups))
         y = applied(batch, weight, None, windows, padded, True, None)
         y = folded(y, (*y.shape[:2], *size), (0, 0, *before), PADDING_MODES[padding_mode])
-        y = y if bias is None else y + ops.reshape(bias, (-1, *(1,) * axes))
+        y = y if bias is None else y + ops.reshape(bias, (-1, *(1,) * count))
         y = y if activation is None else activation(y)
-    return y if x.ndim == axes + 2 else ops.squeeze(y, 0)
+    return y if x.ndim == count + 2 else ops.squeeze(y, 0)
 
 
-class Convolve(Protocol):
-    """A function of convolutions."""
-
-    def __call__(
-        self,
-        x: Array,
-        weight: Array,
-        bias: Array | None = None,
-        stride: Sizes = 1,
-        padding: Sizes | str = 0,
-        dilation: Sizes = 1,
-        groups: int = 1,
-        *,
-        padding_mode: str = "zeros",
-        activation: Activation | None = None,
-    ) -> Array: ...
-
-
-def _convolutions(count: int, given: str, result: str) -> Convolve:
-    name = f"conv{count}d"
-
-    @of_axes(name, count, given, result)
-    def convolve(
-        x: Array,
-        weight: Array,
-        bias: Array | None = None,
-        stride: Sizes = 1,
-        padding: Sizes | str = 0,
-        dilation: Sizes = 1,
-        groups: int = 1,
-        *,
-        padding_mode: str = "zeros",
-        activation: Activation | None = None,
-    ) -> Array:
-        """The sums of products of windows of ``x`` with each filter, plus ``bias``: a cross-correlation.
-
-        Half types are summed in float32, and float32 is not rounded unless :func:`cukern.matmul_precision` allows it.
-        An image of several channels that lie innermost in memory, as in a view of shape (N, C, {axes}) of an array
-        (N, {axes}, C), gives such a result, and is what tensor cores read without a copy; so are weights that lie
-        likewise. Of half types and one group a GPU gives such a result in any case. Gradients are the same in each run.
-
-        Of float32, windows of 3 x 3 that move by one pixel, over enough channels and pixels of one group, are products
-        of transformed tiles, for which a pixel takes a quarter of the multiplications (source: Lavin and Gray, "Fast
-        Algorithms for Convolutional Neural Networks", 2016). Rounding errors are then about twice as large, of weights'
-        gradients up to four times, relative to the largest number of a tile of 6 x 6; and a NaN, an infinity or a
-        number near the largest float reaches the outputs of its tile of 4 x 4. ``cukern.matmul_precision("direct")``
-        keeps from it. In gradients of weights of one channel to a group a NaN or an infinity may reach all taps of its
-        channel.
-
-        Args:
-            x: shape (N, C, {axes}), or (C, {axes}) without a batch; a floating dtype.
-            weight: shape (filters, C / groups, {result}).
-            bias: shape (filters,); none is added when None.
-            stride: from one window to the next; an int or one for each axis.
-            padding: elements around the image along each axis; ``"valid"`` for none, ``"same"`` for as many as give the
-                result the size of the image (of an odd number the larger half comes after it).
-            dilation: from one element of a window to the next.
-            groups: into how many parts channels and filters are cut; each filter reads the channels of its part.
-            padding_mode: what the padding is: ``"zeros"``, ``"reflect"``, ``"circular"`` or ``"replicate"``.
-            activation: an elementwise function of the sums, such as :func:`cukern.relu`, in the same launch; see
-                :func:`linear`.
-
-        Returns:
-            Shape (N, filters, {result}) or (filters, {result}), in the promoted dtype of the arguments; along each axis
-            ``(size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1``.
-
-        Raises:
-            TypeError: an argument is not a floating array, or a size is not an int or one for each axis.
-            ValueError: the shapes do not fit, a size is out of range, or no window fits.
-        """
-        options = (stride, padding, dilation, groups, padding_mode, activation)
-        return _convolve(name, count, x, weight, bias, *options)
-
-    return convolve
-
-
-class Transpose(Protocol):
-    """A function of transposed convolutions."""
-
-    def __call__(
-        self,
-        x: Array,
-        weight: Array,
-        bias: Array | None = None,
-        stride: Sizes = 1,
-        padding: Sizes | str = 0,
-        output_padding: Sizes = 0,
-        groups: int = 1,
-        dilation: Sizes = 1,
-        *,
-        padding_mode: str = "zeros",
-        activation: Activation | None = None,
-    ) -> Array: ...
-
-
-def _transposes(count: int, given: str, result: str) -> Transpose:
-    name = f"conv_transpose{count}d"
-
-    @of_axes(name, count, given, result)
-    def transpose(
-        x: Array,
-        weight: Array,
-        bias: Array | None = None,
-        stride: Sizes = 1,
-        padding: Sizes | str = 0,
-        output_padding: Sizes = 0,
-        groups: int = 1,
-        dilation: Sizes = 1,
-        *,
-        padding_mode: str = "zeros",
-        activation: Activation | None = None,
-    ) -> Array:
-        """The transpose of :func:`conv{count}d`, as its image's gradient: each element of ``x`` adds a window.
-
-        Args:
-            x: shape (N, C, {axes}), or (C, {axes}) without a batch; a floating dtype.
-            weight: shape (C, filters / groups, {result}).
-            bias: shape (filters,); none is added when None.
-            stride: from one window to the next; an int or one for each axis.
-            padding: elements cut off around the result along each axis; ``"valid"`` for none, ``"same"`` for as many as
-                give the result the size of ``x`` (of an odd number the larger half is cut off after it).
-            output_padding: elements of the result after those, of which the convolution with this stride leaves the
-                number open; less than ``stride`` or ``dilation``.
-            groups: into how many parts channels and filters are cut; each filter reads the channels of its part.
-            dilation: from one element of a window to the next.
-            padding_mode: what becomes of the elements cut off: with ``"zeros"`` nothing; with ``"reflect"``,
-                ``"circular"`` or ``"replicate"`` they are added to those that :func:`conv{count}d` would pad with, so
-                that this is the gradient of its image in each mode.
-            activation: an elementwise function of the sums, as in :func:`conv{count}d`.
-
-        Returns:
-            Shape (N, filters, {result}) or (filters, {result}), in the promoted dtype of the arguments; along each axis
-            ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1``. It lies in memory as
-            ``x``, see :func:`conv{count}d`.
-
-        Raises:
-            TypeError: an argument is not a floating array, or a size is not an int or one for each axis.
-            ValueError: the shapes do not fit, or a size is out of range.
-        """
-        options = (stride, padding, output_padding, groups, dilation, padding_mode, activation)
-        return _transpose(name, count, x, weight, bias, *options)
-
-    return transpose
-
-
-conv1d = _convolutions(
-    1, 'ck.asarray([[1.0, 2.0, 4.0]]), ck.asarray([[[-1.0, 1.0]]]), padding="same"', "[[1.0, 2.0, -4.0]]"
+conv1d = of_axes(
+    _convolution,
+    "conv1d",
+    1,
+    'ck.asarray([[1.0, 2.0, 4.0]]), ck.asarray([[[-1.0, 1.0]]]), padding="same"',
+    "[[1.0, 2.0, -4.0]]",
 )
-conv2d = _convolutions(
+conv2d = of_axes(
+    _convolution,
+    "conv2d",
     2,
     "ck.asarray([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]), ck.ones((1, 1, 2, 2)), ck.asarray([0.5])",
     "[[[12.5, 16.5]]]",
 )
-conv3d = _convolutions(3, "ck.ones((1, 2, 2, 3)), ck.ones((1, 1, 2, 2, 2))", "[[[[8.0, 8.0]]]]")
-conv_transpose1d = _transposes(1, "ck.asarray([[1.0, 2.0]]), ck.ones((1, 1, 2))", "[[1.0, 3.0, 2.0]]")
-conv_transpose2d = _transposes(
+conv3d = of_axes(
+    _convolution, "conv3d", 3, "ck.ones((1, 2, 2, 3)), ck.ones((1, 1, 2, 2, 2))", "[[[[8.0, 8.0]]]]"
+)
+conv_transpose1d = of_axes(
+    _transposed, "conv_transpose1d", 1, "ck.asarray([[1.0, 2.0]]), ck.ones((1, 1, 2))", "[[1.0, 3.0, 2.0]]"
+)
+conv_transpose2d = of_axes(
+    _transposed,
+    "conv_transpose2d",
     2,
     "ck.asarray([[[1.0, 2.0]]]), ck.asarray([[[[1.0, 1.0], [0.0, 1.0]]]]), stride=2",
     "[[[1.0, 1.0, 2.0, 2.0], [0.0, 1.0, 0.0, 2.0]]]",
 )
-conv_transpose3d = _transposes(3, "ck.ones((1, 1, 1, 2)), ck.ones((1, 1, 1, 1, 2))", "[[[[1.0, 2.0, 1.0]]]]")
+conv_transpose3d = of_axes(
+    _transposed,
+    "conv_transpose3d",
+    3,
+    "ck.ones((1, 1, 1, 2)), ck.ones((1, 1, 1, 1, 2))",
+    "[[[[1.0, 2.0, 1.0]]]]",
+)

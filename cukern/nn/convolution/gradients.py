@@ -27,6 +27,7 @@ from .variants import (
     SIMT_TILES,
     Loads,
     Portable,
+    PortableTile,
     Simt,
     SimtTile,
     constants_of,
@@ -114,33 +115,23 @@ def even(depth: int, k_block: int, splits: int) -> int:
 
 
 @dataclass(frozen=True)
-class PortableWeights(Gradient):
+class PortableWeights(PortableTile, Gradient):
     """Tiles of an implicit GEMM that threads multiply by plain arithmetic, as :class:`.Portable`."""
 
     name = "portable"
     kernel = Portable.kernel
-
-    tile_m: int
-    tile_n: int
-    items_m: int
-    items_n: int
-    depth: int
 
     #: Pixels of a part at least.
     fewest_pixels: ClassVar[int] = 256
     #: Of the rate of a convolution: both factors are gathered by pixels.
     efficiency: ClassVar[float] = 0.5
 
-    @property
-    def _tile(self) -> Portable:
-        return Portable(self.tile_m, self.tile_n, self.items_m, self.items_n, self.depth)
-
     @classmethod
     def configs(cls, problem: WeightsGradient, limits: Properties) -> Iterator[PortableWeights]:
         """Tiles of a GPU's or of the host's threads; on a GPU so many parts that no multiprocessor is idle."""
         gemm = cls.gemm(problem)
         for one in (cls(*given) for given in portable_tiles(problem.elem, limits)):
-            tiles = math.prod(one._tile.tiles(gemm)) * gemm.groups
+            tiles = math.prod(one.tiles(gemm)) * gemm.groups
             wanted = 1 if cost.is_host(limits) else 4 * limits.multiprocessors // max(1, tiles)
             splits = min(wanted, gemm.pixels // cls.fewest_pixels, _MOST_SPLITS)
             yield replace(one, splits=even(gemm.pixels, one.depth, splits))
@@ -148,14 +139,13 @@ class PortableWeights(Gradient):
     def cost(self, problem: WeightsGradient, limits: Properties) -> float:
         """The products of the busiest multiprocessor."""
         gemm = self.gemm(problem)
-        tile = (self._tile.seconds(gemm, limits, 1) - cost.launch(limits)) / self.efficiency
-        return self.seconds(problem, math.prod(self._tile.tiles(gemm)) * gemm.groups, tile, limits)
+        tile = (self.product_seconds(gemm, limits, 1) - cost.launch(limits)) / self.efficiency
+        return self.seconds(problem, math.prod(self.tiles(gemm)) * gemm.groups, tile, limits)
 
     def launch_of(self, gemm: Gemm, problem: WeightsGradient) -> Launch:
         """See :class:`Gradient`."""
-        return self._tile.product(
-            gemm, *self.given(gemm, problem, f"{self.tile_m}x{self.tile_n}"), self.splits
-        )
+        constants = self.given(gemm, problem, f"{self.tile_m}x{self.tile_n}")
+        return self.product(gemm, *constants, self.splits)
 
 
 @dataclass(frozen=True)

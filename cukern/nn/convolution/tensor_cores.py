@@ -142,11 +142,6 @@ class TensorCores(TensorCoreTile, Implicit):
         return channels_last(problem.x), channels_last(problem.weights, problem.transposed)
 
     @classmethod
-    def written(cls, problem: Convolution) -> Any:
-        """The layout that the launches write: of as many filters as the arranged weights have."""
-        return problem.layout(True)
-
-    @classmethod
     def gemms(cls, problem: Convolution) -> list[Gemm]:
         """See :class:`Implicit`."""
         x, weights = (one.layout for one in cls.arranged(problem))

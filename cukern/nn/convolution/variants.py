@@ -96,17 +96,14 @@ _EFFICIENCY, _HOST_EFFICIENCY = 0.46, 0.6
 
 
 @dataclass(frozen=True)
-class Portable(Implicit):
-    """Tiles of an implicit GEMM that threads multiply by plain arithmetic, of arrays with any strides.
+class PortableTile:
+    """The tile of a GEMM that threads multiply by plain arithmetic: nn/convolution/tiles.cu.
 
     Attributes:
         tile_m, tile_n: rows and columns of a block.
         items_m, items_n: those of a thread.
         depth: of a k-block in shared memory.
     """
-
-    name = "portable"
-    kernel = Kernel("nn/convolution/tiles.cu")
 
     tile_m: int
     tile_n: int
@@ -124,30 +121,14 @@ class Portable(Implicit):
         m, n, _ = gemm.sizes
         return divide_up(m, self.tile_m), divide_up(n, self.tile_n)
 
-    @classmethod
-    def configs(cls, problem: Convolution, limits: Properties) -> Iterator[Portable]:
-        """Tiles of a GPU's or of the host's threads."""
-        return (cls(*one) for one in portable_tiles(problem.elem, limits))
-
-    def cost(self, problem: Convolution, limits: Properties) -> float:
-        """The products of the busiest multiprocessor."""
-        return sum(
-            self.seconds(one, limits, math.prod(self.tiles(one)) * one.groups) for one in self.gemms(problem)
-        )
-
-    def seconds(self, gemm: Gemm, limits: Properties, blocks: int) -> float:
-        """The same of one product by so many blocks of its whole depth."""
+    def product_seconds(self, gemm: Gemm, limits: Properties, blocks: int) -> float:
+        """The time of the products of the busiest multiprocessor, by so many blocks of their whole depth."""
         # A thread that has few elements reads more of shared memory for each.
         reads = 1 + (self.items_m + self.items_n) / (self.items_m * self.items_n)
         share = _HOST_EFFICIENCY if cost.is_host(limits) else _EFFICIENCY
         rate = share * cost.flops(limits) / limits.multiprocessors
         products = 2.0 * self.tile_m * self.tile_n * gemm.sizes[2] * reads
         return cost.waves(blocks, limits) * products / rate + cost.launch(limits)
-
-    def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
-        """See :class:`Implicit`."""
-        constants = constants_of(gemm, problem, epilogue, f"{self.tile_m}x{self.tile_n}")
-        return self.product(gemm, constants, operand_steps(gemm, epilogue))
 
     def product(self, gemm: Gemm, constants: dict[str, Any], steps: Any, splits: int = 1) -> Launch:
         """The launch of a product, whose depth is split among so many blocks."""
@@ -159,6 +140,31 @@ class Portable(Implicit):
             constants={**constants, "taps_inside": taps_inside, **_contiguous_axes(gemm)},
             params=(gemm.geometry(tiles, each, taps_inside), steps),
         )
+
+
+@dataclass(frozen=True)
+class Portable(PortableTile, Implicit):
+    """Tiles of an implicit GEMM that threads multiply by plain arithmetic, of arrays with any strides."""
+
+    name = "portable"
+    kernel = Kernel("nn/convolution/tiles.cu")
+
+    @classmethod
+    def configs(cls, problem: Convolution, limits: Properties) -> Iterator[Portable]:
+        """Tiles of a GPU's or of the host's threads."""
+        return (cls(*one) for one in portable_tiles(problem.elem, limits))
+
+    def cost(self, problem: Convolution, limits: Properties) -> float:
+        """The products of the busiest multiprocessor."""
+        return sum(
+            self.product_seconds(one, limits, math.prod(self.tiles(one)) * one.groups)
+            for one in self.gemms(problem)
+        )
+
+    def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
+        """See :class:`Implicit`."""
+        constants = constants_of(gemm, problem, epilogue, f"{self.tile_m}x{self.tile_n}")
+        return self.product(gemm, constants, operand_steps(gemm, epilogue))
 
 
 #: A GPU's tiles, from the one that reads least to the one of which there are most; the host's, by one thread.

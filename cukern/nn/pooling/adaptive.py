@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -48,16 +48,16 @@ def _divided(x: Array, sizes: Sequence[int]) -> list[int] | None:
     )
 
 
-def _average(name: str, count: int, x: Array, output_size: Output) -> Array:
-    x, sizes = _checked(name, x, output_size, count)
+def _average(count: int, x: Array, output_size: Output) -> Array:
+    x, sizes = _checked(f"adaptive_avg_pool{count}d", x, output_size, count)
     if max(sizes) == 1:
         return ops.mean(x, axis=tuple(range(-count, 0)), keepdims=True)
     kernel = _divided(x, sizes)
     return area(x, sizes) if kernel is None or count == 3 else _AVERAGE[count](x, kernel)
 
 
-def _largest(name: str, count: int, x: Array, output_size: Output) -> Array:
-    x, sizes = _checked(name, x, output_size, count)
+def _largest(count: int, x: Array, output_size: Output) -> Array:
+    x, sizes = _checked(f"adaptive_max_pool{count}d", x, output_size, count)
     kernel = _divided(x, sizes)
     if kernel is not None:
         return _LARGEST[count](x, kernel)
@@ -77,55 +77,46 @@ def _largest_along(x: Array, axis: int, out: int) -> Array:
     return ops.squeeze(ops.take_along_axis(values, winners, axis=axis + 1), axis=axis + 1)
 
 
-class AdaptivePool(Protocol):
-    """A function of windows whose number is given."""
+_DOC = """
+{of} of each of as many windows of every {whole} as are wanted.
 
-    def __call__(self, x: Array, output_size: Output) -> Array: ...
+Along an axis of n elements, window i of m begins at ``floor(i * n / m)`` and ends before ``ceil((i + 1) * n / m)``.
+{more}
 
+Args:
+    x: shape (N, C, {axes}) or (C, {axes}), a floating dtype.
+    output_size: {number}; None keeps the size of ``x``.
 
-_AVERAGES = (
-    "For three axes, and where sizes do not divide, windows of each axis are weights of one pass over ``x``."
+Returns:
+    Shape (N, C, *output_size) or (C, *output_size), in the dtype of ``x``.
+
+Raises:
+    TypeError: ``x`` is not a floating array, or ``output_size`` is no such number.
+    ValueError: a size is less than 1, or the shape of ``x`` does not fit.
+"""
+_average.__doc__ = _DOC.replace("{of}", "The mean").replace(
+    "{more}",
+    "For three axes, and where sizes do not divide, windows of each axis are weights of one pass over ``x``.",
 )
-_MAXIMA = "NaN if the window contains NaN. The gradient goes to the first of equal elements."
-
-
-def _adaptive(kind: str, count: int, given: str, result: str) -> AdaptivePool:
-    name = f"adaptive_{kind}_pool{count}d"
-    run, of, more = (
-        (_average, "The mean", _AVERAGES) if kind == "avg" else (_largest, "The largest element", _MAXIMA)
-    )
-
-    @of_axes(name, count, given, result, of=of, more=more)
-    def pool(x: Array, output_size: Output) -> Array:
-        """{of} of each of as many windows of every {whole} as are wanted.
-
-        Along an axis of n elements, window i of m begins at ``floor(i * n / m)`` and ends before
-        ``ceil((i + 1) * n / m)``.
-        {more}
-
-        Args:
-            x: shape (N, C, {axes}) or (C, {axes}), a floating dtype.
-            output_size: {number}; None keeps the size of ``x``.
-
-        Returns:
-            Shape (N, C, *output_size) or (C, *output_size), in the dtype of ``x``.
-
-        Raises:
-            TypeError: ``x`` is not a floating array, or ``output_size`` is no such number.
-            ValueError: a size is less than 1, or the shape of ``x`` does not fit.
-        """
-        return run(name, count, x, output_size)
-
-    return pool
-
-
-adaptive_avg_pool1d = _adaptive("avg", 1, "ck.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]), 2", "[[2.0, 4.0]]")
-adaptive_avg_pool2d = _adaptive(
-    "avg", 2, "ck.asarray([[[1.0, 2.0], [3.0, 4.0]]]), (1, None)", "[[[2.0, 3.0]]]"
+_largest.__doc__ = _DOC.replace("{of}", "The largest element").replace(
+    "{more}", "NaN if the window contains NaN. The gradient goes to the first of equal elements."
 )
-adaptive_avg_pool3d = _adaptive("avg", 3, "ck.asarray([[[[1.0, 3.0]]]]), 1", "[[[[2.0]]]]")
-adaptive_max_pool1d = _adaptive("max", 1, "ck.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]), 2", "[[3.0, 5.0]]")
-adaptive_max_pool2d = _adaptive(
-    "max", 2, "ck.asarray([[[1.0, 2.0], [3.0, 4.0]]]), (1, None)", "[[[3.0, 4.0]]]"
+
+adaptive_avg_pool1d = of_axes(
+    _average, "adaptive_avg_pool1d", 1, "ck.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]), 2", "[[2.0, 4.0]]"
 )
-adaptive_max_pool3d = _adaptive("max", 3, "ck.asarray([[[[1.0, 3.0]]]]), 1", "[[[[3.0]]]]")
+adaptive_avg_pool2d = of_axes(
+    _average, "adaptive_avg_pool2d", 2, "ck.asarray([[[1.0, 2.0], [3.0, 4.0]]]), (1, None)", "[[[2.0, 3.0]]]"
+)
+adaptive_avg_pool3d = of_axes(
+    _average, "adaptive_avg_pool3d", 3, "ck.asarray([[[[1.0, 3.0]]]]), 1", "[[[[2.0]]]]"
+)
+adaptive_max_pool1d = of_axes(
+    _largest, "adaptive_max_pool1d", 1, "ck.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]), 2", "[[3.0, 5.0]]"
+)
+adaptive_max_pool2d = of_axes(
+    _largest, "adaptive_max_pool2d", 2, "ck.asarray([[[1.0, 2.0], [3.0, 4.0]]]), (1, None)", "[[[3.0, 4.0]]]"
+)
+adaptive_max_pool3d = of_axes(
+    _largest, "adaptive_max_pool3d", 3, "ck.asarray([[[[1.0, 3.0]]]]), 1", "[[[[3.0]]]]"
+)

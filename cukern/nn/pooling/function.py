@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -189,9 +189,36 @@ def _planes(x: Array, axes: Sequence[_Axis], maximum: bool) -> Array:
     return y[..., 0, :]
 
 
-def _average(count: int, *given: Any) -> Array:
-    """Of three axes as sums with weights along each."""
-    x, axes = _checked(f"avg_pool{count}d", count, *given)
+def _averages(
+    count: int,
+    x: Array,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Array:
+    """The mean of each window of every {whole}.
+
+    Args:
+        x: shape (N, C, {axes}) or (C, {axes}), a floating dtype.
+        kernel_size: {kernel}.
+        stride: from one window to the next; ``kernel_size`` when None.
+        padding: zeros around each {whole}, at most half of ``kernel_size``.
+        ceil_mode: whether the number of windows is rounded up rather than down.
+        count_include_pad: whether the divisor of a mean includes the padding.
+
+    Returns:
+        Shape (N, C, {result}) or (C, {result}), in the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
+        ValueError: a size is out of range, or no window fits.
+    """
+    # Of three axes as sums with weights along each.
+    x, axes = _checked(
+        f"avg_pool{count}d", count, x, kernel_size, stride, padding, 1, ceil_mode, count_include_pad
+    )
     if count < 3:
         return _planes(x, axes, False)
     matrices = []
@@ -205,9 +232,37 @@ def _average(count: int, *given: Any) -> Array:
     return resampled(x, matrices)
 
 
-def _largest(count: int, *given: Any) -> Array:
-    """Of three axes by a second pass over the first of them; both give the gradient to the first of equal elements."""
-    x, axes = _checked(f"max_pool{count}d", count, *given)
+def _maxima(
+    count: int,
+    x: Array,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+) -> Array:
+    """The largest element of each window of every {whole}; NaN if the window contains NaN.
+
+    The gradient goes to the first of equal elements. Padding never wins; a window entirely in the padding, which is
+    possible only with dilation, gives -inf.
+
+    Args:
+        x: shape (N, C, {axes}) or (C, {axes}), a floating dtype.
+        kernel_size: {kernel}.
+        stride: from one window to the next; ``kernel_size`` when None.
+        padding: positions around each {whole}, at most half of a window's span.
+        dilation: from one element of a window to the next.
+        ceil_mode: whether the number of windows is rounded up rather than down.
+
+    Returns:
+        Shape (N, C, {result}) or (C, {result}), in the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
+        ValueError: a size is out of range, or no window fits.
+    """
+    # Of three axes by a second pass over the first of them; both give the gradient to the first of equal elements.
+    x, axes = _checked(f"max_pool{count}d", count, x, kernel_size, stride, padding, dilation, ceil_mode)
     if count < 3:
         return _planes(x, axes, True)
     planes = _planes(x, axes[1:], True)
@@ -216,104 +271,21 @@ def _largest(count: int, *given: Any) -> Array:
     return ops.reshape(y, (*y.shape[:-1], *planes.shape[-2:]))
 
 
-class AveragePool(Protocol):
-    """A function of averages."""
-
-    def __call__(
-        self,
-        x: Array,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ) -> Array: ...
-
-
-def _averages(count: int, given: str, result: str) -> AveragePool:
-    @of_axes(f"avg_pool{count}d", count, given, result)
-    def pool(
-        x: Array,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ) -> Array:
-        """The mean of each window of every {whole}.
-
-        Args:
-            x: shape (N, C, {axes}) or (C, {axes}), a floating dtype.
-            kernel_size: {kernel}.
-            stride: from one window to the next; ``kernel_size`` when None.
-            padding: zeros around each {whole}, at most half of ``kernel_size``.
-            ceil_mode: whether the number of windows is rounded up rather than down.
-            count_include_pad: whether the divisor of a mean includes the padding.
-
-        Returns:
-            Shape (N, C, {result}) or (C, {result}), in the dtype of ``x``.
-
-        Raises:
-            TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
-            ValueError: a size is out of range, or no window fits.
-        """
-        return _average(count, x, kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
-
-    return pool
-
-
-class MaxPool(Protocol):
-    """A function of maxima."""
-
-    def __call__(
-        self,
-        x: Array,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        dilation: Sizes = 1,
-        ceil_mode: bool = False,
-    ) -> Array: ...
-
-
-def _maxima(count: int, given: str, result: str) -> MaxPool:
-    @of_axes(f"max_pool{count}d", count, given, result)
-    def pool(
-        x: Array,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        dilation: Sizes = 1,
-        ceil_mode: bool = False,
-    ) -> Array:
-        """The largest element of each window of every {whole}; NaN if the window contains NaN.
-
-        The gradient goes to the first of equal elements. Padding never wins; a window entirely in the padding, which is
-        possible only with dilation, gives -inf.
-
-        Args:
-            x: shape (N, C, {axes}) or (C, {axes}), a floating dtype.
-            kernel_size: {kernel}.
-            stride: from one window to the next; ``kernel_size`` when None.
-            padding: positions around each {whole}, at most half of a window's span.
-            dilation: from one element of a window to the next.
-            ceil_mode: whether the number of windows is rounded up rather than down.
-
-        Returns:
-            Shape (N, C, {result}) or (C, {result}), in the dtype of ``x``.
-
-        Raises:
-            TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
-            ValueError: a size is out of range, or no window fits.
-        """
-        return _largest(count, x, kernel_size, stride, padding, dilation, ceil_mode)
-
-    return pool
-
-
-avg_pool1d = _averages(1, "ck.asarray([[1.0, 2.0, 3.0, 4.0]]), 2", "[[1.5, 3.5]]")
-avg_pool2d = _averages(2, "ck.asarray([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]]), 2", "[[[3.5, 5.5]]]")
-avg_pool3d = _averages(3, "ck.arange(8.0).reshape(1, 2, 2, 2), 2", "[[[[3.5]]]]")
-max_pool1d = _maxima(1, "ck.asarray([[1.0, 2.0, 3.0, 4.0]]), 2", "[[2.0, 4.0]]")
-max_pool2d = _maxima(2, "ck.asarray([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]]), 2", "[[[6.0, 8.0]]]")
-max_pool3d = _maxima(3, "ck.arange(8.0).reshape(1, 2, 2, 2), 2", "[[[[7.0]]]]")
+avg_pool1d = of_axes(_averages, "avg_pool1d", 1, "ck.asarray([[1.0, 2.0, 3.0, 4.0]]), 2", "[[1.5, 3.5]]")
+avg_pool2d = of_axes(
+    _averages,
+    "avg_pool2d",
+    2,
+    "ck.asarray([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]]), 2",
+    "[[[3.5, 5.5]]]",
+)
+avg_pool3d = of_axes(_averages, "avg_pool3d", 3, "ck.arange(8.0).reshape(1, 2, 2, 2), 2", "[[[[3.5]]]]")
+max_pool1d = of_axes(_maxima, "max_pool1d", 1, "ck.asarray([[1.0, 2.0, 3.0, 4.0]]), 2", "[[2.0, 4.0]]")
+max_pool2d = of_axes(
+    _maxima,
+    "max_pool2d",
+    2,
+    "ck.asarray([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]]), 2",
+    "[[[6.0, 8.0]]]",
+)
+max_pool3d = of_axes(_maxima, "max_pool3d", 3, "ck.arange(8.0).reshape(1, 2, 2, 2), 2", "[[[[7.0]]]]")

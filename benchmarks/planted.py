@@ -4,12 +4,12 @@
     python benchmarks/planted.py --unchecked --out usual.jsonl         # unchecked launches, on the host
     python benchmarks/planted.py --sanitizer --out gpu.jsonl           # compute-sanitizer, with a GPU
     python benchmarks/planted.py --set public --out public.jsonl       # another set of mistakes
-    python benchmarks/planted.py --set unseen --out unseen.jsonl       # and a third, or unseen2
+    python benchmarks/planted.py --set unseen --out unseen.jsonl       # and a third, unseen2 or unseen3
     python benchmarks/planted.py --table host.jsonl gpu.jsonl ...      # the Markdown table of all
 
 The mistakes are those of ``tests/device/planted.py``, ``planted_more.py`` and ``planted_memory.py``; with
-``--set public`` those of ``benchmarks/planted_set``, and with ``--set unseen`` or ``unseen2`` those of
-``benchmarks/unseen_set`` or ``unseen_set_2``, where a report counts as one with a line if it names a line marked
+``--set public`` those of ``benchmarks/planted_set``, and with ``--set unseen``, ``unseen2`` or ``unseen3`` those
+of ``benchmarks/unseen_set``, ``unseen_set_2`` or ``unseen_set_3``, where a report counts as one with a line if it names a line marked
 ``//!``. Each tool of compute-sanitizer runs the wrong kernels, and the right ones for false alarms. After a launch
 that ends the CUDA context, a new process goes on with the next one.
 """
@@ -115,7 +115,12 @@ def public(folder: str = "planted_set") -> list[Public]:
 
 
 #: The folders of the other sets.
-FOLDERS = {"public": "planted_set", "unseen": "unseen_set", "unseen2": "unseen_set_2"}
+FOLDERS = {
+    "public": "planted_set",
+    "unseen": "unseen_set",
+    "unseen2": "unseen_set_2",
+    "unseen3": "unseen_set_3",
+}
 #: The set in use: ``tests`` or one of ``FOLDERS``.
 CHOSEN = ["tests"]
 

@@ -246,8 +246,14 @@ def launch_row_programs(dtype: Any) -> None:
         y = ck.exp(x - x.max(axis=1, keepdims=True))
         return y / y.sum(axis=1, keepdims=True) - x.mean(axis=1)[:, None] * x.std(axis=1, keepdims=True)
 
+    @ck.jit
+    def of_gathered(x: ck.Array, places: ck.Array) -> tuple[ck.Array, ck.Array]:
+        rows = x[places] * 2
+        return rows - rows.mean(axis=1, keepdims=True), ck.tanh(x[places])
+
     for shape in ((64, 32), (64, 4096), (64, 1201)):
         normalised(*arrays(dtype, shape))
+        of_gathered(*arrays(dtype, shape), ck.zeros((20,), "int32"))
 
 
 def launch_at(dtype: Any) -> None:

@@ -25,6 +25,7 @@ from .cotangents import (
     Record,
     Tangent,
     accumulate,
+    describe,
     read,
     registered,
     walk,
@@ -66,6 +67,7 @@ class Forward(Tape):
         self._given = tangents
         self._tangents = seeds(primals, tangents)
         self._own = ref(self)
+        self._lasting = set(self._tangents)
         self._records = self  # type: ignore[assignment]
 
     def __exit__(self, *error: Any) -> None:
@@ -76,7 +78,7 @@ class Forward(Tape):
         """Push a record forward at once, in place of keeping it."""
         for array in recorded[3]:
             if isinstance(array, Forgotten):
-                self._watched.add(array._key)  # another array of this key may be made
+                self._lasting.add(array._key)  # another array of this key may be made
         active = state.active
         state.active = tuple(itertools.takewhile(lambda one: one is not self, active))
         try:
@@ -99,13 +101,17 @@ class Forward(Tape):
             return None
         if version != array._storage.version:
             self._meet(array)
+        if array._key not in self._tangents:
+            raise GradientError(
+                f"the tangent of {describe(array)} was dropped, as no array had its key any longer"
+            )
         self._hold(array)
         return array._key
 
     def _hold(self, array: Array) -> None:
         """Keep the tangent of an array for as long as anything has its key."""
         key = array._key
-        if key is None or key in self._watched:
+        if key is None or key in self._lasting:
             return
         if type(key) is not Key:
             array._key = key = Key(key)

@@ -380,6 +380,9 @@ class Tape:
                 return None
         return array._key
 
+    def _hold(self, array: Array) -> None:
+        """Keep what belongs to the key of an array while copies of the array have it."""
+
     def _launched(self, name: str, arguments: Sequence[tuple[str, Array]], into: Sequence[Array]) -> None:
         keys = [(which, array, self._known(array)) for which, array in arguments if array.dtype in FLOATING]
         known = [(which, key, form_of(array)) for which, array, key in keys if key is not None]

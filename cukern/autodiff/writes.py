@@ -29,6 +29,7 @@ def overwritten(array: Array, tapes: Sequence[Tape], differentiable: bool) -> No
             tape._tracked[array._key] = LOST
         elif tape in tapes and differentiable:
             tape._tracked[array._key] = array._storage.version
+            tape._hold(array)
 
 
 def launched(name: str, arguments: Sequence[tuple[str, Array]], into: Sequence[Array]) -> None:

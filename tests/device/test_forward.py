@@ -212,6 +212,18 @@ def test_writes_while_tangents_are_computed() -> None:
     assert_close(ck.jvp(f, [x], [ones])[1], 2 * (X**2 + X) * (2 * X + 1))
     assert_close(ck.linearize(f, x)[1](ones), 2 * (X**2 + X) * (2 * X + 1))
     assert_close(along(along(f))(x), 2 * (2 * X + 1) ** 2 + 4 * (X**2 + X))
+
+    def quotient(x: Any) -> Any:
+        y = x * x
+        y /= x + 3  # its derivative reads the result
+        y *= y
+        y -= x
+        return y
+
+    (product,) = ck.hvp(lambda x: quotient(x).sum(), [x], [ones])[1]
+    step = 1e-5
+    found = ck.elementwise_grad(quotient)
+    assert_close(product, (found(x + step) - found(x - step)) / (2 * step), rtol=1e-6)
     with pytest.raises(ck.GradientError, match="in-place add on an array that a tape tracks"):
         ck.jvp(lambda x: x.__iadd__(1.0), [x], [ones])
 

@@ -9,9 +9,9 @@
 
 The mistakes are those of ``tests/device/planted.py``, ``planted_more.py`` and ``planted_memory.py``; with
 ``--set public`` those of ``benchmarks/planted_set``, and with ``--set unseen``, ``unseen2`` or ``unseen3`` those
-of ``benchmarks/unseen_set``, ``unseen_set_2`` or ``unseen_set_3``, where a report counts as one with a line if it names a line marked
-``//!``. Each tool of compute-sanitizer runs the wrong kernels, and the right ones for false alarms. After a launch
-that ends the CUDA context, a new process goes on with the next one.
+of ``benchmarks/unseen_set``, ``unseen_set_2`` or ``unseen_set_3``, where a report counts as one with a line if it
+names a line marked ``//!``. Each tool of compute-sanitizer runs the wrong kernels, and the right ones for false
+alarms. After a launch that ends the CUDA context, a new process goes on with the next one.
 """
 
 from __future__ import annotations

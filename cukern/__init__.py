@@ -4,11 +4,12 @@ import contextlib
 import sys as _sys
 from typing import TYPE_CHECKING
 
-from . import dtypes, errors, function, namespace, transforms, tree
+from . import batching, dtypes, errors, function, namespace, transforms, tree
 from .array import Array, creation
 from .array.creation import *  # noqa: F403
 from .array.scalar_types import ScalarType as _ScalarType
 from .autodiff.tape import Tape, stop_recording
+from .batching import *  # noqa: F403
 from .capture import capture
 from .device import Device, device, devices
 from .device.kernels_only import kernels_only
@@ -151,6 +152,7 @@ __all__ = [
     "uint64",
 ]
 __all__ += aliases.__all__
+__all__ += batching.__all__
 __all__ += creation.__all__
 __all__ += errors.__all__
 __all__ += function.__all__

@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import dtypes, pytree
 from ..array import Array
+from ..array.batched import level_of, levels
 from ..array.creation import asarray, device_of
 from ..array.deferred import trace, traced_threads
 from ..array.operators import FUNCTIONS
@@ -105,6 +106,10 @@ class _Kernel(NamedTuple):
                 if turned and not swapped:
                     return (FUNCTIONS["matmul_transposed"](values[k], values[right]),)
                 return (FUNCTIONS["matmul"](*of.read(values)),)
+            if levels and level_of(values) is not None:
+                inputs.insert(of.at, FUNCTIONS["matmul"](*of.read(values)))
+                of = None
+        if of is not None:
             a, b = of.read(values, as_is=True)
             transposed = of.factors[1][1]
             return (FUNCTIONS["product_then"](self.program, of.at, a, b, inputs, numbers, transposed, end),)

@@ -10,11 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import dtypes, pytree
 from ..array import Array
-from ..array.creation import asarray, warn_of_constant
+from ..array.batched import Level, level_of, levels
+from ..array.creation import arange, asarray, warn_of_constant
 from ..array.deferred import about_to_write, trace, traced_threads
 from ..array.host_data import holds_array
 from ..array.layout import Layout
+from ..array.mapping import called, looped
+from ..array.operators import FUNCTIONS
 from ..autodiff import tape, writes
 from ..autodiff.cotangents import Parts
 from ..autodiff.state import opened
@@ -247,12 +251,69 @@ def _named(parts: Sequence[Any]) -> tuple[Any, ...]:
 @on_device
 def _getitem(x: Array, key: Any) -> Array:
     """:func:`getitem` without what is known of the array's memory."""
+    if levels and (level := level_of(pytree.leaves((x, key)))) is not None:
+        basic = _PLAIN.issuperset(map(type, key if isinstance(key, tuple) else (key,)))
+        return _basic(x, tuple(_parts(key, x))) if basic else called(level, _of_all, getitem, (x, key), {})
     parts = _parts(key, x)
     if not any(map(_advanced, parts)):
         key_parts = key if isinstance(key, tuple) else (key,)
         result = _basic(x, tuple(parts), key_parts)
         return result.copy() if any(isinstance(part, (Array, np.ndarray)) for part in key_parts) else result
     return _gathered(x, _picked(parts))
+
+
+#: How a batched array is indexed.
+FUNCTIONS["batched_getitem"] = _getitem
+
+
+def _of_all(level: Level, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
+    """The rule of an index with arrays: that of the example is one more, or a slice of all."""
+    x, key = args
+    parts = [
+        asarray(part, device=x.device) if isinstance(part, (list, range, tuple, np.ndarray)) else part
+        for part in (key if isinstance(key, tuple) else (key,))
+    ]
+    masks = [part for part in parts if isinstance(part, Array) and part.dtype == dtypes.bool_]
+    if any(map(level.holds, masks)):
+        raise TypeError(
+            "vmap: an index is a mask of which examples have different ones, and so numbers of elements: use ck.where"
+        )
+    used = sum([_axes_of(part) for part in parts])
+    if ... not in [part for part in parts if not isinstance(part, Array)]:
+        parts.append(...)
+    at = next(i for i, part in enumerate(parts) if part is ...)
+    parts[at : at + 1] = [slice(None)] * (x.ndim - used)
+    picks = [i for i, part in enumerate(parts) if isinstance(part, (int, np.integer, Array, bool))]
+    together = picks[-1] - picks[0] == len(picks) - 1
+    start = picks[0] if together else 0
+    if not any(map(level.holds, parts)):
+        count = max(
+            [
+                1 if one.dtype == dtypes.bool_ else one.ndim
+                for one in map(parts.__getitem__, picks)
+                if isinstance(one, Array)
+            ]
+        )
+        made = level.front(x)[(slice(None), *parts)]
+        return made if together else moveaxis(made, count, 0)
+    if masks:
+        result: Array = looped(level, function, args, kwargs)
+        return result
+    count = max([np.ndim(parts[i]) for i in picks])
+    wholes = [level.value(part, count) if isinstance(part, Array) else part for part in parts]
+    if not level.holds(x):
+        return moveaxis(x[tuple(wholes)], start, 0)
+    each = reshape(arange(level.size, device=x.device), (-1,) + (1,) * count)
+    made = level.front(x)[(each, *wholes)]
+    axes = range(1, 1 + count)
+    return moveaxis(made, tuple(axes), tuple([start + axis for axis in axes]))
+
+
+def _axes_of(part: Any) -> int:
+    """The axes of an array that a part of an index takes."""
+    if part is None or part is ... or isinstance(part, bool):
+        return 0
+    return part.ndim if isinstance(part, Array) and part.dtype == dtypes.bool_ else 1
 
 
 def _picked(parts: Sequence[Any]) -> list[Any]:

@@ -34,7 +34,7 @@ from ..elementwise.table import where
 from ..kernel.by_numpy import by_numpy
 from ..kernel.strides import broadcast_shapes, collapse
 from .copy import reshaped
-from .known_views import known, recorded_by, viewed
+from .known_views import Examples, known, recorded_by, viewed
 from .remap import remap
 
 Shape = SupportsIndex | Sequence[SupportsIndex]
@@ -323,7 +323,7 @@ def broadcast_to(x: Array, /, shape: Shape) -> Array:
 
 def _broadcast(shape: tuple[int, ...], device: Any, data: Any) -> Any:
     """The view of an ndarray or a symbol that is broadcast to a shape."""
-    if isinstance(data, Expr):
+    if isinstance(data, (Expr, Examples)):
         return data.broadcast(shape)
     return (np if isinstance(data, np.ndarray) else device.xp).broadcast_to(data, shape)
 

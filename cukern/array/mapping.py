@@ -1,0 +1,163 @@
+"""How functions compute for all examples of a batch at once.
+
+A function that computes by elementwise functions, reductions, views and products needs nothing for arrays of a batch.
+Another one is given a rule by :func:`mapped`, which computes with the arrays of all examples; its derivative is that
+of the rule.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from .. import pytree
+from ..autodiff import tape
+from ..autodiff.state import opened
+from ..autodiff.tape import Tape
+from .array import Array
+from .batched import Level, level_of, levels
+from .operators import FUNCTIONS
+
+F = TypeVar("F", bound=Callable[..., Any])
+#: Takes the call, a function, and its arguments and keyword arguments, of which arrays of the batch are
+#: :class:`.batched.Batched`; returns what the function would, with arrays of all examples, the batch in front.
+Rule: TypeAlias = Callable[[Level, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+
+
+def mapped(rule: Rule) -> Callable[[F], F]:
+    """Let a function compute by ``rule`` if an array of a batch is among its arguments, or in a list of these."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if levels and (level := _level(args, kwargs)) is not None:
+                return called(level, rule, function, args, kwargs)
+            return function(*args, **kwargs)
+
+        return wrapper  # type: ignore[return-value]
+
+    return decorate
+
+
+def _level(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Level | None:
+    if (level := level_of(args)) is not None and not kwargs:
+        return level
+    return level_of(pytree.leaves((args, kwargs)))
+
+
+def called(
+    level: Level, rule: Rule, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What ``rule`` computes with all examples, recorded by tapes within the call that track an argument."""
+    leaves, rebuilt = pytree.taken_apart((args, kwargs))
+    sources: list[int] = []
+    if opened:
+        with level.within():
+            sources = [i for i, one in enumerate(leaves) if isinstance(one, Array) and tape.recording((one,))]
+    if not sources:
+        made = level.run(rule, level, function, *rebuilt(leaves))
+        return _examples(level, made)
+    spy = Tape(persistent=True)
+    with level.outside(), spy:
+        # Each its own array to the tape, also where two arguments are one array.
+        wholes = [_again(level.front(leaves[i])) for i in sources]
+        spy.watch(wholes)
+        inside = list(leaves)
+        for i, one in zip(sources, wholes, strict=True):
+            inside[i] = level.batched(one)
+        made = rule(level, function, *rebuilt(inside))
+    result = _examples(level, made)
+    name = getattr(function, "__name__", type(function).__name__)
+    outputs = [
+        (whole, one)
+        for whole, one in zip(pytree.leaves(made), pytree.leaves(result), strict=True)
+        if isinstance(one, Array) and one._planned().floating
+    ]
+    _record(level, name, spy, [leaves[i] for i in sources], wholes, outputs)
+    return result
+
+
+def _again(x: Array) -> Array:
+    view: Array = FUNCTIONS["broadcast_to"](x, x.shape)
+    return view
+
+
+def _examples(level: Level, made: Any) -> Any:
+    return pytree.map(lambda one: level.batched(one) if isinstance(one, Array) else one, made)
+
+
+def _record(
+    level: Level,
+    name: str,
+    spy: Tape,
+    inputs: Sequence[Array],
+    wholes: Sequence[Array],
+    outputs: Sequence[tuple[Array, Array]],
+) -> None:
+    """Record what ``spy`` has, of the arrays of all examples, as one operation on those of one.
+
+    Args:
+        inputs: the arrays of one example, or of all.
+        wholes: those that ``spy`` watches in their place.
+        outputs: arrays of all examples, and in their place those of one.
+    """
+
+    def vjp(cotangents: Sequence[Array | None], saved: object, needs: Sequence[bool]) -> list[Array | None]:
+        given = [(whole, g) for (whole, _), g in zip(outputs, cotangents, strict=True) if g is not None]
+        targets, own = [whole for whole, _ in given], [g for _, g in given]
+        wanted = [whole for whole, need in zip(wholes, needs, strict=True) if need]
+        with level.within():
+            again = tape.recording((*inputs, *own))
+        after = Tape(persistent=True) if again else None
+        with level.outside():
+            seeds = [_again(level.front(g)) for g in own]
+            if after is None:
+                found = spy.gradient(targets, wanted, seeds)
+            else:
+                with after:
+                    after.watch(wholes, seeds)
+                    found = spy.gradient(targets, wanted, seeds)
+        made = [None if one is None else level.batched(one) for one in found]
+        if after is not None:
+            pairs = [(whole, one) for whole, one in zip(found, made, strict=True) if one is not None]
+            _record(level, name, after, (*inputs, *own), (*wholes, *seeds), pairs)
+        rest = iter(made)
+        return [next(rest) if need else None for need in needs]
+
+    with level.within():
+        tape.record(name, inputs, [one for _, one in outputs], vjp, materialize=False)
+
+
+def looped(level: Level, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The rule of any function: it is called for one example after another."""
+    name = getattr(function, "__name__", type(function).__name__)
+    level.looped[name] = level.looped.get(name, 0) + 1
+    leaves, rebuilt = pytree.taken_apart((args, kwargs))
+    wholes = [(i, one._value) for i, one in enumerate(leaves) if level.holds(one)]
+    results = []
+    for k in range(max(1, level.size)):
+        each = list(leaves)
+        for i, whole in wholes:
+            each[i] = (
+                whole[k] if level.size else FUNCTIONS["zeros"](whole.shape[1:], whole.dtype, whole.device)
+            )
+        of_args, of_kwargs = rebuilt(each)
+        results.append(function(*of_args, **of_kwargs))
+    return pytree.map(lambda *each: _stacked(level, name, each), *results)
+
+
+def _stacked(level: Level, name: str, each: Sequence[Any]) -> Any:
+    if isinstance(each[0], Array):
+        shapes = {one.shape for one in each}
+        if len(shapes) > 1:
+            raise ValueError(
+                f"vmap: {name} returns arrays of shapes {', '.join(map(str, sorted(shapes)))} for examples of one batch"
+            )
+        stacked: Array = FUNCTIONS["stack"](each)
+        return stacked if level.size else stacked[:0]
+    if any(one != each[0] for one in each):
+        raise TypeError(
+            f"vmap: {name} returns other numbers than arrays, which differ between examples of a batch"
+        )
+    return each[0]

@@ -12,8 +12,9 @@ from numpy.exceptions import AxisError
 
 from . import pytree
 from .array import Array
-from .array.batched import Level, levels
+from .array.batched import Level, Unmapped
 from .array.creation import asarray, device_of
+from .array.mapping import examples, looped
 from .autodiff.cotangents import registered
 from .shape.views import moveaxis
 
@@ -68,12 +69,18 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
             leaf if axis is None else level.batched(whole)
             for leaf, whole, axis in zip(leaves, wholes, axes, strict=True)
         ]
-        levels.add(level)
+        of_args, of_kwargs = rebuilt(inside)
         try:
-            of_args, of_kwargs = rebuilt(inside)
-            return _results(level, f(*of_args, **of_kwargs), out_axes)
+            try:
+                with level.entered():
+                    result = f(*of_args, **of_kwargs)
+            except Unmapped as error:
+                if error.level is not level:
+                    raise
+                level.looped = {f"{name}, for {error.name}": level.size}
+                result = examples(level, looped(level, f, of_args, of_kwargs, told=False))
+            return _results(level, result, out_axes)
         finally:
-            levels.discard(level)
             level.ended = True
             mapped.looped = level.looped  # type: ignore[attr-defined]
 

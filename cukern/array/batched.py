@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import copy
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..autodiff.state import opened, resume, state
 from ..cache import Cache
-from ..device import Device
-from ..device.capture_hooks import read_by_library, user_line
+from ..device import Device, capture_hooks
+from ..device.capture_hooks import user_line
 from ..dtypes import DType
 from .array import Array
 from .layout import Layout, fresh_layout
@@ -27,8 +28,17 @@ if TYPE_CHECKING:
 
 _new = object.__new__
 _depths = itertools.count(1)
-#: The calls in progress. Without one nothing need look for batched arrays, which is slower.
+#: The calls in progress, of all threads. Without one nothing need look for batched arrays, which is slower.
 levels: set[Level] = set()
+
+
+class _State(threading.local):
+    """The calls in progress of a thread, the outermost first."""
+
+    levels: tuple[Level, ...] = ()
+
+
+_state = _State()
 
 
 class Logical(Layout):
@@ -70,6 +80,18 @@ class Level:
         self.tapes: tuple[Tape, ...] = state.active
         self.ended = False
         self.looped: dict[str, int] = {}
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """A with-block in which the function runs."""
+        before = _state.levels
+        levels.add(self)
+        _state.levels = (*before, self)
+        try:
+            yield
+        finally:
+            _state.levels = before
+            levels.discard(self)
 
     @contextmanager
     def outside(self) -> Iterator[None]:
@@ -132,11 +154,13 @@ class Batched(Array):
 
     __slots__ = ("_level", "_value")
 
+    _is_of_batch = True
+
     _level: Level
     _value: Array
 
     def __getitem__(self, key: Any) -> Any:
-        result: Array = FUNCTIONS["batched_getitem"](self, key)
+        result: Array = FUNCTIONS["getitem"](self, key)
         return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -144,8 +168,8 @@ class Batched(Array):
 
     def _written(self, how: str) -> TypeError:
         return TypeError(
-            f"{how} on {user_line()}: an array of a function of vmap is one example of many, which cannot be written: "
-            "write x = x.at[key].set(value), or x = x + y"
+            f"vmap: {how} on {user_line()}: an array of {self._level.name} is one example of a batch, which is neither "
+            "written nor copied to other arrays: write x = x.at[key].set(value), or x = x + y"
         )
 
     def _alias(self) -> Array:
@@ -177,17 +201,30 @@ class Batched(Array):
         return repr(self)
 
 
+class Unmapped(Exception):
+    """A function of the library computes with the memory of one example, so that the examples take turns.
+
+    Attributes:
+        level: the call whose examples they are.
+        name: the function.
+    """
+
+    def __init__(self, level: Level, name: str) -> None:
+        super().__init__(f"vmap: {name} does not compute with all examples of a batch at once")
+        self.level, self.name = level, name
+
+
 def _unreadable(self: Any) -> Any:
-    if self._level.ended:
+    level: Level = self._level
+    if level.ended:
         raise TypeError(
-            f"vmap: an array of {self._level.name} was used after it returned; return it, or take a pullback within"
+            f"vmap: an array of {level.name} was used after it returned; return it, or take a pullback within"
         )
-    if read_by_library():
-        raise TypeError(f"vmap: {user_line()} calls what does not take the examples of a batch")
+    if (name := capture_hooks.called_by_user()) is not None:
+        raise Unmapped(level, name)
     raise TypeError(
-        f"vmap: {self._level.name} reads values of an array on {user_line()}, but runs once for all "
-        f"{self._level.size} examples, which have different ones: choose by ck.where or ck.cond, and convert arrays "
-        "outside of vmap"
+        f"vmap: {level.name} reads values of an array on {user_line()}, but runs once for all {level.size} examples, "
+        "which have different ones: choose by ck.where or ck.cond, and convert arrays outside of vmap"
     )
 
 
@@ -217,3 +254,18 @@ def innermost(arrays: Sequence[Any]) -> Level:
     found = level_of(arrays)
     assert found is not None
     return found
+
+
+@contextmanager
+def left() -> Iterator[None]:
+    """A with-block in which no call of this thread is in progress, for what is computed of all their examples."""
+    before, _state.levels = _state.levels, ()
+    try:
+        yield
+    finally:
+        _state.levels = before
+
+
+def in_progress() -> tuple[Level, ...]:
+    """The calls in progress in this thread, the outermost first."""
+    return _state.levels if levels else ()

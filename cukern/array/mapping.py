@@ -8,6 +8,8 @@ of the rule.
 from __future__ import annotations
 
 import functools
+import inspect
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -57,7 +59,7 @@ def called(
             sources = [i for i, one in enumerate(leaves) if isinstance(one, Array) and tape.recording((one,))]
     if not sources:
         made = level.run(rule, level, function, *rebuilt(leaves))
-        return _examples(level, made)
+        return examples(level, made)
     spy = Tape(persistent=True)
     with level.outside(), spy:
         # Each its own array to the tape, also where two arguments are one array.
@@ -67,7 +69,7 @@ def called(
         for i, one in zip(sources, wholes, strict=True):
             inside[i] = level.batched(one)
         made = rule(level, function, *rebuilt(inside))
-    result = _examples(level, made)
+    result = examples(level, made)
     name = getattr(function, "__name__", type(function).__name__)
     outputs = [
         (whole, one)
@@ -83,7 +85,8 @@ def _again(x: Array) -> Array:
     return view
 
 
-def _examples(level: Level, made: Any) -> Any:
+def examples(level: Level, made: Any) -> Any:
+    """The arrays of one example in the place of those of all."""
     return pytree.map(lambda one: level.batched(one) if isinstance(one, Array) else one, made)
 
 
@@ -129,10 +132,82 @@ def _record(
         tape.record(name, inputs, [one for _, one in outputs], vjp, materialize=False)
 
 
-def looped(level: Level, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The rule of any function: it is called for one example after another."""
+def over_axis(*names: str, flat: bool = True) -> Rule:
+    """The rule of a function along axes: they are counted after that of the batch.
+
+    Args:
+        names: the parameters that hold an axis, or a tuple of them.
+        flat: whether None means the flattened array.
+    """
+
+    def rule(
+        level: Level, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        bound = _bound(function, args, kwargs)
+        given = bound.arguments
+        arrays = {name: one for name, one in given.items() if isinstance(one, Array)}
+        ndim = next(iter(arrays.values())).ndim
+        wholes = {name: level.front(one) for name, one in arrays.items()}
+        for name in names:
+            axis = given[name]
+            if axis is None and (flat or ndim == 1):
+                wholes = {key: FUNCTIONS["reshape"](one, (level.size, -1)) for key, one in wholes.items()}
+                given[name] = 1
+                continue
+            axes = axis if isinstance(axis, tuple) else (axis,)
+            if axis is None or any(not hasattr(one, "__index__") or not -ndim <= one < ndim for one in axes):
+                return looped(level, function, args, kwargs)  # which raises the error
+            moved = tuple([operator.index(one) % ndim + 1 for one in axes])
+            given[name] = moved if isinstance(axis, tuple) else moved[0]
+        given.update(wholes)
+        return function(*bound.args, **bound.kwargs)
+
+    return rule
+
+
+def leading(level: Level, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The rule of a function of matrices, or of the last axes: that of the batch is one more in front."""
+    bound = _bound(function, args, kwargs)
+    for name, one in bound.arguments.items():
+        if isinstance(one, Array):
+            bound.arguments[name] = level.front(one)
+    return function(*bound.args, **bound.kwargs)
+
+
+def first_leading(
+    level: Level, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The rule of a function whose first argument has leading axes, if no other one is of the batch."""
+    (x, *others) = args
+    if any(map(level.holds, pytree.leaves((others, kwargs)))):
+        return looped(level, function, args, kwargs)
+    return function(level.front(x), *others, **kwargs)
+
+
+@functools.lru_cache(maxsize=1024)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+def _bound(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> inspect.BoundArguments:
+    bound = _signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound
+
+
+def looped(
+    level: Level,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    told: bool = True,
+) -> Any:
+    """The rule of any function: it is called for one example after another, which the level is ``told``."""
     name = getattr(function, "__name__", type(function).__name__)
-    level.looped[name] = level.looped.get(name, 0) + 1
+    if told:
+        level.looped[name] = level.looped.get(name, 0) + level.size
     leaves, rebuilt = pytree.taken_apart((args, kwargs))
     wholes = [(i, one._value) for i, one in enumerate(leaves) if level.holds(one)]
     results = []

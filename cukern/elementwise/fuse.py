@@ -329,7 +329,7 @@ class Fused(Generic[P, R]):
             traced, values, scalars = self._traced(call), list(call.arrays), call.scalars
             if plain:
                 self._known.keep(tuple(key), traced)
-        if traced_threads and (active := trace()) is not None:
+        if traced_threads and (active := trace()) is not None and level_of(values) is None:
             if traced.why or not any(one.product for one in traced.kernels):
                 return self._function(*args, **kwargs)
             called: R = active.call(self, args, kwargs)

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array
-from ..array.batched import innermost, is_logical
+from ..array.batched import innermost, is_logical, level_of
 from ..array.deferred import trace, traced_threads
 from ..array.layout import Layout, address, axes_in_memory, fresh_layout, layout_of
 from ..array.making import Maker, maker
@@ -440,7 +440,7 @@ def planned(program: Program, arrays: Sequence[Array], placed: Places = ()) -> P
         DeviceError: the arrays are on different devices.
         ValueError: their shapes do not broadcast.
     """
-    if traced_threads and (active := trace()) is not None:
+    if traced_threads and (active := trace()) is not None and level_of(arrays) is None:
         waiting: Plan = active.plan(program, arrays)
         return waiting
     layouts = []

@@ -12,13 +12,12 @@ import numpy as np
 
 from .. import dtypes, pytree
 from ..array import Array
-from ..array.batched import Level, level_of, levels
+from ..array.batched import Batched, Level, level_of, levels
 from ..array.creation import arange, asarray, warn_of_constant
 from ..array.deferred import about_to_write, trace, traced_threads
 from ..array.host_data import holds_array
 from ..array.layout import Layout
 from ..array.mapping import called, looped
-from ..array.operators import FUNCTIONS
 from ..autodiff import tape, writes
 from ..autodiff.cotangents import Parts
 from ..autodiff.state import opened
@@ -136,6 +135,8 @@ def getitem(x: Array, key: Any, /) -> Array:
         IndexError: the index does not fit the shape.
     """
     kind, device = type(key), x.device
+    if type(x) is Batched:
+        return _getitem(x, key)
     if (
         traced_threads
         and trace() is not None
@@ -260,10 +261,6 @@ def _getitem(x: Array, key: Any) -> Array:
         result = _basic(x, tuple(parts), key_parts)
         return result.copy() if any(isinstance(part, (Array, np.ndarray)) for part in key_parts) else result
     return _gathered(x, _picked(parts))
-
-
-#: How a batched array is indexed.
-FUNCTIONS["batched_getitem"] = _getitem
 
 
 def _of_all(level: Level, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
@@ -448,6 +445,12 @@ def _writable(x: Array, value: Any, name: str) -> None:
         raise ValueError(f"{name} on a repeated view, such as broadcast_to's, or a constant: write to a copy")
 
 
+def refuse_of_batch(name: str, *arguments: Any) -> None:
+    """Refuse to write to, or by, arrays of a batch, of which the memory of one example is no part."""
+    if levels and (level := level_of(pytree.leaves(arguments))) is not None:
+        raise next(one for one in pytree.leaves(arguments) if level.holds(one))._written(name)
+
+
 def _stacked(x: Array, value: Any) -> Any:
     """``value``; a list that contains arrays is stacked to one array, which a tape may track."""
     if isinstance(value, (list, tuple)) and holds_array(value):
@@ -549,6 +552,7 @@ def _written_number(x: Array, key: Any, value: Any) -> bool:
 
 @on_device
 def _setitem(x: Array, key: Any, value: Any) -> None:
+    refuse_of_batch("x[key] = value", x, key, value)
     value = _stacked(x, value)
     _writable(x, value, "x[key] = value")
     part = named(x, key)
@@ -585,6 +589,7 @@ def _written(data: Any, sizes: tuple[int, ...], indices: Any, number: Any) -> No
 @on_device
 def put(x: Array, indices: Any, value: Any, name: str) -> None:
     """Write ``value``, broadcast to the shape of ``indices``, to these indices of the flattened ``x``."""
+    refuse_of_batch(name, x, indices, value)
     about_to_write(x)
     value = _stacked(x, value)
     _writable(x, value, name)

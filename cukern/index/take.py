@@ -19,8 +19,11 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.batched import level_of, levels
 from ..array.creation import warn_of_constant
 from ..array.deferred import deferred
+from ..array.mapping import looped, mapped, over_axis
+from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..elementwise.function import astype
 from ..elementwise.operands import (
@@ -240,6 +243,8 @@ def take(
     Raises:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
     """
+    if levels and level_of((x, indices)) is not None:
+        return _of_example(x, indices, axis, mode)
     data = integers(indices, x, "take")
     if mode == "raise" and out is None and (by_host := _TAKE(x, data, axis)) is not None:
         return by_host  # type: ignore[no-any-return]
@@ -249,6 +254,19 @@ def take(
     expect_mode(mode, "take")
     data = in_mode(data, x.shape[axis], x, mode)
     return written("take", _take(x, data, axis, indices if mode == "raise" else None), one_out("take", out))
+
+
+def _of_example(x: Array, indices: Any, axis: int | None, mode: str) -> Array:
+    """:func:`take` of one example of a batch."""
+    if axis is None or (not x.ndim and axis in (0, -1)):
+        x, axis = reshape(x, (-1,)), 0
+    axis = normalize_axis(axis, x.ndim, "take")
+    expect_mode(mode, "take")
+    at, n = require_array(indices, "take", "indices", x), x.shape[axis]
+    if mode != "raise":
+        at = FUNCTIONS["remainder"](at, n) if mode == "wrap" else FUNCTIONS["clip"](at, 0, n - 1)
+    result: Array = FUNCTIONS["getitem"](x, (*(slice(None),) * axis, at))
+    return result
 
 
 def _take(x: Array, data: Any, axis: int, argument: Any) -> Array:
@@ -266,6 +284,7 @@ def _take(x: Array, data: Any, axis: int, argument: Any) -> Array:
 
 
 @public
+@mapped(over_axis("axis"))
 @on_device
 def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array:
     """For each element of ``indices``, the element of ``x`` at that index along an axis.
@@ -329,6 +348,7 @@ def _along(x: Array, indices: Any, axis: int, size: int, mode: Literal["gather",
 
 
 @public
+@mapped(looped)
 @on_device
 def index_add(x: Array, /, indices: Any, values: Array, axis: int = 0) -> Array:
     """Add ``values`` to ``x`` at indices along an axis, in a new array; repeated indices add up deterministically.

@@ -135,6 +135,11 @@ def _of_all(level: Level, a: Array, b: Array) -> Array:
     return reshape(y, (*x.shape[:-1], y.shape[-1]))
 
 
+def _is_called(x1: Any, x2: Any) -> bool:
+    """Whether a trace calls a product of these as it is."""
+    return not isinstance(x1, SYMBOLS) and level_of((x1, x2)) is None
+
+
 @public
 def matmul(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
     """The matrix product over the last two axes; the leading axes broadcast.
@@ -160,7 +165,7 @@ def matmul(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
             target is None or result.shape[result.ndim - axes :] == target.shape[max(target.ndim - axes, 0) :]
         )
         return written("matmul", result, target, broadcast=fits)
-    if traced_threads and (active := trace()) is not None and not isinstance(x1, SYMBOLS):
+    if traced_threads and (active := trace()) is not None and _is_called(x1, x2):
         called: Array = active.call(matmul, (x1, x2), {})
         return called
     plan = _known(x1, x2)
@@ -295,7 +300,7 @@ _transposed_plans: Cache[tuple[Layout, Layout], Plan] = Cache()
 @public
 def matmul_transposed(a: Array, b: Array) -> Array:
     """``a @ b.T``; for a matrix of floats on a GPU without a view of ``b``, and recorded as one operation."""
-    if traced_threads and (active := trace()) is not None and not isinstance(a, SYMBOLS):
+    if traced_threads and (active := trace()) is not None and _is_called(a, b):
         called: Array = active.call(matmul_transposed, (a, b), {})
         return called
     key = (a._layout or a._planned(), b._layout or b._planned())

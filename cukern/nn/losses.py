@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
+from ..array.batched import is_logical
 from ..array.creation import zeros
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
@@ -122,7 +123,7 @@ def _loss(logits: Array, targets: Array) -> tuple[Array, Array, Array]:
     key = (logits._layout or logits._planned(), targets._layout or targets._planned())
     with on(logits.device):
         plan = _forwards.get(key)
-        if plan is None and not is_cut(key[0]):
+        if plan is None and not (is_cut(key[0]) or is_logical(key)):
             plan = _forwards.keep(key, _make_forward(*key))
         if plan is not None:
             return plan.run(logits, targets)

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.batched import Batched, innermost, is_logical
+from ..array.batched import Batched, innermost, is_logical, level_of
 from ..array.deferred import trace, traced_threads
 from ..array.layout import ALIGNMENT, Layout, fresh_layout, layout, memory_order
 from ..autodiff import tape
@@ -84,7 +84,7 @@ def concat(
         TypeError: an array cannot be cast to ``dtype``.
         ValueError: there is no array, or sizes differ along another axis.
     """
-    if traced_threads and out is None and (active := trace()) is not None:
+    if traced_threads and out is None and (active := trace()) is not None and level_of(arrays) is None:
         options = {"axis": axis, "dtype": dtype, "casting": casting}
         called: Array = active.call(concat, (tuple(arrays),), options)
         return called

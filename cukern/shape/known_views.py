@@ -174,13 +174,13 @@ def viewed(
     if not isinstance(x, Array):
         return take(x)
     made: Array
-    if traced_threads and (active := trace()) is not None and (pending := active.view(x, take)) is not None:
-        made = recorded_by(x, pending, vjp, key)  # type: ignore[arg-type]
-        return made
     if type(x) is Batched:
         level = x._level
         made = level.batched(level.run(take, Examples(level.value(x))))
         return recorded_by(x, made, vjp, key)  # type: ignore[arg-type]
+    if traced_threads and (active := trace()) is not None and (pending := active.view(x, take)) is not None:
+        made = recorded_by(x, pending, vjp, key)  # type: ignore[arg-type]
+        return made
     data = take(x._data)
     own = x._layout or x._planned()
     backwards = not own.on_host and min(data.strides, default=0) < 0

@@ -13,9 +13,11 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from ..array import Array
+from ..array.batched import Level
 from ..array.creation import arange
 from ..array.deferred import trace, traced_threads
 from ..array.layout import Layout
+from ..array.mapping import mapped
 from ..autodiff.state import opened
 from ..cache import Cache
 from ..elementwise.fuse import fuse
@@ -387,6 +389,12 @@ def roll(x: Array, /, shift: int | Sequence[int] | Array, axis: int | Sequence[i
     return _rolled(x, tuple(indices))
 
 
+def _rolled_of_all(level: Level, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
+    x, shifts = args
+    return _rolled(level.front(x), (0, *shifts))
+
+
+@mapped(_rolled_of_all)
 def _rolled(x: Array, shifts: tuple[int, ...]) -> Array:
     """``x`` shifted cyclically by a number of positions along each axis."""
     before = [shift % max(1, n) for shift, n in zip(shifts, x.shape, strict=True)]

@@ -173,7 +173,7 @@ class Batched(Array):
         )
 
     def _alias(self) -> Array:
-        return self._level.batched(self._value._alias())
+        return self._level.batched(self._value)
 
     def to_device(self, device: Device | str, /, *, stream: None = None) -> Array:
         """See :meth:`Array.to_device`."""

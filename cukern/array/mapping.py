@@ -11,6 +11,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeAlias, TypeVar
 
 from .. import pytree
@@ -18,7 +19,8 @@ from ..autodiff import tape
 from ..autodiff.state import opened
 from ..autodiff.tape import Tape
 from .array import Array
-from .batched import Level, level_of, levels
+from .batched import Level, Unmapped, level_of, levels
+from .creation import zeros
 from .operators import FUNCTIONS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -108,28 +110,61 @@ def _record(
 
     def vjp(cotangents: Sequence[Array | None], saved: object, needs: Sequence[bool]) -> list[Array | None]:
         given = [(whole, g) for (whole, _), g in zip(outputs, cotangents, strict=True) if g is not None]
-        targets, own = [whole for whole, _ in given], [g for _, g in given]
+        targets = [whole for whole, _ in given]
         wanted = [whole for whole, need in zip(wholes, needs, strict=True) if need]
-        with level.within():
-            again = tape.recording((*inputs, *own))
-        after = Tape(persistent=True) if again else None
-        with level.outside():
-            seeds = [_again(level.front(g)) for g in own]
-            if after is None:
-                found = spy.gradient(targets, wanted, seeds)
-            else:
-                with after:
-                    after.watch(wholes, seeds)
-                    found = spy.gradient(targets, wanted, seeds)
-        made = [None if one is None else level.batched(one) for one in found]
-        if after is not None:
-            pairs = [(whole, one) for whole, one in zip(found, made, strict=True) if one is not None]
-            _record(level, name, after, (*inputs, *own), (*wholes, *seeds), pairs)
-        rest = iter(made)
+
+        def pull(own: Sequence[Array], extra: int) -> list[Array | None]:
+            """The gradients of ``wanted``, for cotangents with ``extra`` leading axes: of batches of them."""
+            deepest = level_of(own)
+            if deepest is not None and deepest.depth > level.depth:
+
+                def of_all(deepest: Level, function: Any, own: Any, kwargs: Any) -> list[Array | None]:
+                    return pull([deepest.front(one) for one in own], extra + 1)
+
+                result: list[Array | None] = called(deepest, of_all, pull, tuple(own), {})
+                return result
+            with level.within():
+                again = tape.recording((*inputs, *own))
+            after = spy.continued() if again else None
+            with level.outside(), after or nullcontext():
+                seeds = [_again(level.front(g)) for g in own]
+                if after is not None:
+                    after.watch(seeds)
+                found = _gradients(spy, targets, wanted, seeds, extra)
+            made = [None if one is None else level.batched(one) for one in found]
+            if after is not None:
+                pairs = [(whole, one) for whole, one in zip(found, made, strict=True) if one is not None]
+                _record(level, name, after, (*inputs, *own), (*wholes, *seeds), pairs)  # type: ignore[arg-type]
+            return made
+
+        rest = iter(pull([g for _, g in given], 0))
         return [next(rest) if need else None for need in needs]
 
     with level.within():
         tape.record(name, inputs, [one for _, one in outputs], vjp, materialize=False)
+
+
+def _gradients(
+    spy: Tape, targets: Sequence[Array], wanted: Sequence[Array], seeds: Sequence[Array], extra: int
+) -> list[Array | None]:
+    """The gradients of arrays of all examples, for cotangents with ``extra`` axes behind that of the batch."""
+    if not extra:
+        found: list[Array | None] = spy.gradient(list(targets), list(wanted), list(seeds))
+        return found
+    move, several = FUNCTIONS["moveaxis"], Level("a pullback", seeds[0].shape[1])
+    try:
+        with several.entered():
+            each = [several.batched(move(one, 1, 0)) for one in seeds]
+            found = _gradients(spy, targets, wanted, each, extra - 1)
+    except Unmapped as error:
+        if error.level is not several:
+            raise
+        rows = [
+            _gradients(spy, targets, wanted, [one[:, k] for one in seeds], extra - 1)
+            for k in range(several.size)
+        ]
+        return [None if one[0] is None else FUNCTIONS["stack"](one, 1) for one in zip(*rows, strict=True)]
+    return [None if one is None else move(several.front(one), 0, 1) for one in found]
 
 
 def over_axis(*names: str, flat: bool = True) -> Rule:
@@ -214,9 +249,7 @@ def looped(
     for k in range(max(1, level.size)):
         each = list(leaves)
         for i, whole in wholes:
-            each[i] = (
-                whole[k] if level.size else FUNCTIONS["zeros"](whole.shape[1:], whole.dtype, whole.device)
-            )
+            each[i] = whole[k] if level.size else zeros(whole.shape[1:], whole.dtype, whole.device)
         of_args, of_kwargs = rebuilt(each)
         results.append(function(*of_args, **of_kwargs))
     return pytree.map(lambda *each: _stacked(level, name, each), *results)

@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.batched import level_of, levels
+from ..array.batched import Level, level_of, levels
 from ..array.creation import warn_of_constant
 from ..array.deferred import deferred
 from ..array.mapping import looped, mapped, over_axis
@@ -170,6 +170,16 @@ def integers(indices: Any, x: Array, name: str) -> Any:
     return data
 
 
+def _rows_of_all(level: Level, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
+    """The rule of gathers and scatters of rows: those of all examples are outer ones."""
+    *arrays, indices, outer, size, inner = args
+    wholes = [level.front(one) for one in arrays]
+    flat = [reshape(one, (-1, *one.shape[2:])) for one in wholes]
+    made: Array = function(*flat, indices, level.size * outer, size, inner)
+    return reshape(made, (level.size, outer, *made.shape[1:]))
+
+
+@mapped(_rows_of_all)
 def gather(x: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
     """x (outer, size, inner) at ``indices`` (count): (outer, count, inner)."""
     if tape.recording((x,)):
@@ -198,6 +208,7 @@ class Gathered:
         return gathered(self.y, self.ids, 1, self.number, self.inner)
 
 
+@mapped(_rows_of_all)
 def scatter(g: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
     """The sums of g (outer, count, inner) at ``indices`` (count): (outer, size, inner)."""
     rows = deferred(g)
@@ -208,6 +219,7 @@ def scatter(g: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
     return recorded("scatter_add", g, result, lambda gg: gather(gg, indices, outer, size, inner))
 
 
+@mapped(_rows_of_all)
 def scatter_into(x: Array, g: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
     """x (outer, size, inner) with g (outer, count, inner) added at ``indices`` (count)."""
     result = combined(g, indices, outer, size, inner, x)
@@ -333,6 +345,15 @@ def along_axis(x: Array, indices: Any, axis: int, name: str) -> tuple[Array, Any
     return x, kernel_indices(data, x.shape[axis], x, name)
 
 
+def _along_of_all(level: Level, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
+    """The rule of gathers and additions along an axis, of which all examples have the same indices."""
+    x, indices, axis, size, mode = args
+    xp = x.device.xp
+    each = xp.ascontiguousarray(xp.broadcast_to(indices, (level.size, *indices.shape)))
+    return _along(level.front(x), each, axis + 1, size, mode)
+
+
+@mapped(_along_of_all)
 def _along(x: Array, indices: Any, axis: int, size: int, mode: Literal["gather", "add"]) -> Array:
     """Gather from, or add to, an axis of ``size``, with an index per element; each is the other's derivative."""
     before, after = indices.shape[:axis], indices.shape[axis + 1 :]

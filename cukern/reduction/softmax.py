@@ -114,6 +114,7 @@ def _is_long(x: Array, axis: int) -> bool:
     return n >= _LONG and x.size // n < 64
 
 
+@mapped(over_axis("axis"))
 def _derived(kind: str, g: Array, y: Array, axis: int) -> Array:
     """The cotangent of the argument from that of the result, and the result; recorded."""
     logs = kind == "log_softmax"

@@ -305,6 +305,9 @@ def _of_all(level: Level, function: Any, args: tuple[Any, ...], kwargs: dict[str
     for name in places:
         if isinstance(given.get(name), Array):
             given[name] = level.value(given[name], rank)
+    if not any(map(level.holds, args[:3])):  # then a bias or a mask is
+        q = given["q"]
+        given["q"] = level.front(ops.expand_dims(q, tuple(range(rank - q.ndim))))
     return function(*bound.args, **bound.kwargs)
 
 

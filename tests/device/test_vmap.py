@@ -57,12 +57,13 @@ FUNCTIONS: dict[str, Callable[[ck.Array, ck.Array], Any]] = {
     "lists": lambda x, y: ck.asarray([x[0], 2.0, y.sum()]),
     "indices": lambda x, y: (x[[0, 2, 1]], x[ck.argmax(y)], ck.arange(3.0)[ck.argmax(y)], x[-1], x[y.argsort()]),
     "indices apart": lambda x, y: ck.ones((3, 2, 3))[ck.argsort(x), :, ck.argsort(y)] * ck.outer(x, y)[:, :2],
-    "takes": lambda x, y: (ck.take(x, ck.argsort(y)), ck.take_along_axis(x, ck.argsort(y)), ck.diagonal(ck.outer(x, y))),
+    "takes": lambda x, y: (ck.take(x, ck.argsort(y)), ck.take_along_axis(x, ck.argsort(y))),
+    "diagonals": lambda x, y: (ck.diagonal(ck.outer(x, y)), ck.diag(x), ck.trace(ck.outer(x, y))),
     "updates": lambda x, y: (x.at[1].set(y[0]), x.at[ck.asarray([0, 2, 0])].add(y)),
     "along an axis": lambda x, y: (ck.softmax(x), ck.sort(ck.outer(x, y), axis=0), ck.cumsum(x), ck.roll(y, 1)),
     "flattened": lambda x, y: (ck.sort(ck.outer(x, y), axis=None), ck.cumsum(ck.outer(x, y)), ck.pad(x, (1, 2))),
     "einsum": lambda x, y: ck.einsum("i,j,jk->ik", x, y, ck.outer(y, y)),
-    "linear algebra": lambda x, y: ck.linalg.solve(ck.outer(x, x) + ck.eye(3), y) * ck.linalg.det(ck.outer(x, y) + ck.eye(3)),
+    "linear algebra": lambda x, y: ck.linalg.solve(ck.outer(x, x) + ck.eye(3), y) * ck.linalg.det(ck.outer(x, y) + ck.diag(x)),
     "transforms": lambda x, y: (ck.fft.fft(x).real, ck.fft.irfft(ck.fft.rfft(ck.outer(x, y), axis=0), 3, axis=0)),
     "losses": lambda x, y: ck.nn.cross_entropy(ck.outer(x, y), ck.argsort(x)),
     "norms": lambda x, y: ck.nn.layer_norm(ck.outer(x, y), 3, y, x) + ck.nn.rms_norm(x, 3, ck.ones(3)),
@@ -128,20 +129,12 @@ def test_axes(in_axes: Any, out_axes: int) -> None:
     x, y = RNG.standard_normal((4, 4, 2)), RNG.standard_normal((4, 4, 2))
     one, other = in_axes if isinstance(in_axes, tuple) else (in_axes, in_axes)
 
-    def f(x: Any, y: Any) -> Any:
-        return x[0] + y.sum()
-
-    n = x.shape[one]
+    got = ck.vmap(lambda x, y: x[:1] + y.sum(), in_axes, out_axes)(ck.asarray(x), ck.asarray(y))
     each = [
-        f(np.take(x, i, one)[None, 0], y if other is None else np.take(y, i, other)).ravel()[None]
-        for i in range(n)
+        np.take(x, i, one)[:1] + (y if other is None else np.take(y, i, other)).sum()
+        for i in range(x.shape[one])
     ]
-    got = ck.vmap(lambda x, y: f(x, y)[None] + 0, in_axes, out_axes)(ck.asarray(x), ck.asarray(y))
-    expected = [
-        np.take(x, i, one)[0][None] + (y if other is None else np.take(y, i, other)).sum() for i in range(n)
-    ]
-    assert len(each) == n
-    same(got, np.stack(expected, out_axes))
+    same(got, np.stack(each, out_axes))
 
 
 def test_trees_of_axes_and_of_results() -> None:
@@ -511,14 +504,20 @@ def program(seed: int) -> None:
             x = step(rng, x, shared)
         return x
 
-    values = np.random.default_rng(seed).standard_normal((2, 3, 3))
-    x, shared = ck.asarray(values), ck.asarray(np.linspace(-0.8, 0.9, 9).reshape(3, 3))
-    agree(f, x, rtol=1e-9)
-    loss = ck.grad(lambda x: ck.cos(f(x)).sum())
-    agree(loss, x, rtol=1e-7)
-    same(ck.grad(lambda x: ck.cos(ck.vmap(f)(x)).sum())(x), looped(loss, x), rtol=1e-7)
+    x = ck.asarray(np.random.default_rng(seed).standard_normal((2, 3, 3)))
+    shared = ck.asarray(np.linspace(-0.8, 0.9, 9).reshape(3, 3))
+    near(ck.vmap(f)(x), looped(f, x))
+    gradient = ck.grad(lambda x: ck.cos(f(x)).sum())
+    near(ck.vmap(gradient)(x), looped(gradient, x))
+    near(ck.grad(lambda x: ck.cos(ck.vmap(f)(x)).sum())(x), looped(gradient, x))
     pairs = ck.vmap(lambda x: ck.vmap(lambda row: f(x * row))(x))(x)
-    same(pairs, np.stack([looped(lambda row, one=one: f(one * row), one) for one in x]), rtol=1e-8)
+    near(pairs, np.stack([looped(lambda row, one=one: f(one * row), one) for one in x]))
+
+
+def near(got: ck.Array, expected: np.ndarray) -> None:
+    """Programs lose digits where they subtract: errors are measured by the largest number."""
+    assert got.shape == expected.shape
+    assert np.abs(got.numpy() - expected).max() <= 1e-9 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("seed", range(24))

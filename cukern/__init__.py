@@ -4,12 +4,11 @@ import contextlib
 import sys as _sys
 from typing import TYPE_CHECKING
 
-from . import batching, dtypes, errors, function, namespace, transforms, tree
+from . import dtypes, errors, function, namespace, transforms, tree
 from .array import Array, creation
 from .array.creation import *  # noqa: F403
 from .array.scalar_types import ScalarType as _ScalarType
 from .autodiff.tape import Tape, stop_recording
-from .batching import *  # noqa: F403
 from .capture import capture
 from .device import Device, device, devices
 from .device.kernels_only import kernels_only
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     )
     from . import gguf as gguf
     from . import io as io
+    from .batching import *  # noqa: F403
     from .control.loops import *  # noqa: F403
     from .control.ode import *  # noqa: F403
     from .control.roots import *  # noqa: F403
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 #: What is imported at its first use: submodules, and names of others.
 _LATER = {
     "": "distributed fft generate gguf io lib linalg nn optim polynomial quant random sparse testing",
+    "batching": "vmap",
     "control.loops": "cond fori_loop scan switch while_loop",
     "control.ode": "odeint",
     "control.roots": "custom_root",
@@ -152,7 +153,6 @@ __all__ = [
     "uint64",
 ]
 __all__ += aliases.__all__
-__all__ += batching.__all__
 __all__ += creation.__all__
 __all__ += errors.__all__
 __all__ += function.__all__

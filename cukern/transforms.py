@@ -15,7 +15,6 @@ from .array.creation import asarray, device_of, eye, zeros
 from .autodiff import tape
 from .autodiff.cotangents import float_leaves, is_array, is_float
 from .autodiff.tape import Tape
-from .batching import vmap
 from .device import Device
 from .elementwise.function import astype
 from .shape.joins import concat, stack
@@ -450,6 +449,8 @@ def _rows(value: Array, wanted: Sequence[Any], inner: Tape) -> Sequence[Any]:
         rows = [pull(asarray(one, dtype=value.dtype, device=value.device)) for one in ones]
         parts = [pytree.map(lambda *each: stack(each)[:size], *rows)]
     else:
+        from .batching import vmap  # few programs need it
+
         basis = reshape(eye(size, dtype=value.dtype, device=value.device), (size, *shape))
         parts = [vmap(pull)(basis[start : start + _MOST]) for start in range(0, size, _MOST)]
     return [

@@ -63,7 +63,7 @@ FUNCTIONS: dict[str, Callable[[ck.Array, ck.Array], Any]] = {
     "along an axis": lambda x, y: (ck.softmax(x), ck.sort(ck.outer(x, y), axis=0), ck.cumsum(x), ck.roll(y, 1)),
     "flattened": lambda x, y: (ck.sort(ck.outer(x, y), axis=None), ck.cumsum(ck.outer(x, y)), ck.pad(x, (1, 2))),
     "einsum": lambda x, y: ck.einsum("i,j,jk->ik", x, y, ck.outer(y, y)),
-    "linear algebra": lambda x, y: ck.linalg.solve(ck.outer(x, x) + ck.eye(3), y) * ck.linalg.det(ck.outer(x, y) + ck.diag(x)),
+    "linear algebra": lambda x, y: ck.linalg.solve(ck.outer(x, x) + ck.eye(3), y) * ck.linalg.det(ck.diag(x) + y),
     "transforms": lambda x, y: (ck.fft.fft(x).real, ck.fft.irfft(ck.fft.rfft(ck.outer(x, y), axis=0), 3, axis=0)),
     "losses": lambda x, y: ck.nn.cross_entropy(ck.outer(x, y), ck.argsort(x)),
     "norms": lambda x, y: ck.nn.layer_norm(ck.outer(x, y), 3, y, x) + ck.nn.rms_norm(x, 3, ck.ones(3)),

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from . import gguf as gguf
     from . import io as io
+    from .batching import *  # noqa: F403
     from .control.loops import *  # noqa: F403
     from .control.ode import *  # noqa: F403
     from .control.roots import *  # noqa: F403
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 #: What is imported at its first use: submodules, and names of others.
 _LATER = {
     "": "distributed fft generate gguf io lib linalg nn optim polynomial quant random sparse testing",
+    "batching": "vmap",
     "control.loops": "cond fori_loop scan switch while_loop",
     "control.ode": "odeint",
     "control.roots": "custom_root",

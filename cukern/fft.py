@@ -22,6 +22,7 @@ from .array import Array
 from .array.creation import asarray, empty, zeros
 from .array.host_data import quiet
 from .array.layout import Layout, address, fresh_layout
+from .array.mapping import mapped, over_axis
 from .autodiff import tape
 from .cache import Cache, options_key
 from .device import HERE, Device
@@ -221,6 +222,7 @@ def _of_long_axis(x: Array, name: str, sizes: Sequence[int], axes: Sequence[int]
     return xp.moveaxis(result, -1, axis)
 
 
+@mapped(over_axis("axes"))
 def _whole(x: Array, axes: tuple[int, ...], norm: str, back: bool) -> Array:
     """The transform of complex numbers along all of ``axes``, or its inverse."""
     if not axes:
@@ -245,6 +247,7 @@ def _weighted(x: Array, n: int, axis: int, inner: float) -> Array:
     return x * asarray(weights.reshape(shape), dtypes.info(x.dtype).real, x.device)
 
 
+@mapped(over_axis("axes"))
 def _half(x: Array, axes: tuple[int, ...], norm: str, turned: bool = False) -> Array:
     """The frequencies of real numbers along axes, of the last one the non-negative ones; ``turned``: conjugated."""
     axis = axes[-1]
@@ -260,6 +263,7 @@ def _half(x: Array, axes: tuple[int, ...], norm: str, turned: bool = False) -> A
     )
 
 
+@mapped(over_axis("axes"))
 def _from_half(x: Array, n: int, axes: tuple[int, ...], norm: str, turned: bool = False) -> Array:
     """The real numbers of frequencies along axes, of the last one the non-negative ones of ``n``; or of conjugates."""
     axis = axes[-1]

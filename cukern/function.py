@@ -8,14 +8,16 @@ import inspect
 import itertools
 from collections import ChainMap
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ClassVar, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
 from . import dtypes, pytree
 from .array import Array, Storage, creation
+from .array.batched import Level, level_of, levels
 from .array.deferred import computed, trace, traced_threads
 from .array.layout import Layout
+from .array.mapping import called, looped
 from .autodiff import tape, writes
 from .autodiff.cotangents import (
     Meta,
@@ -131,7 +133,7 @@ class Function:
 
     def __init_subclass__(cls) -> None:
         """Refuse methods of objects."""
-        for name in ("forward", "backward", "jvp"):
+        for name in ("forward", "backward", "jvp", "vmap"):
             if inspect.isfunction(vars(cls).get(name)):
                 raise TypeError(
                     f"{cls.__name__}.{name}: expected a static method: write @staticmethod above it"
@@ -152,6 +154,11 @@ class Function:
         """Compute the tangents of the outputs from those of the arguments."""
         raise NotImplementedError("a Function without jvp(ctx, *tangents) has that of its backward")
 
+    #: How :func:`cukern.vmap` calls it: ``vmap(size, batched, *args)`` takes the number of examples, for each argument
+    #: of ``apply`` whether it is an array of all of them, with the batch in front, and the arguments; it returns the
+    #: outputs with the batch in front. Its derivative is that of what it does. Without it ``apply`` runs for each.
+    vmap: ClassVar[Callable[..., Any] | None] = None
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Call ``forward``, and put the operation on the active tapes that track an argument.
@@ -161,6 +168,8 @@ class Function:
             GradientError: ``forward`` wrote to an argument, or saved a tracked array that is not an argument; or a
                 tracked array is an attribute of an argument.
         """
+        if levels and (level := level_of(pytree.leaves(args))) is not None:
+            return called(level, _vmapped, cls.apply, args, {})
         if traced_threads and state.fusing is None and (traced := trace()) is not None:
             return traced.call(cls.apply, args, {})
         active = state.active if opened else ()
@@ -322,6 +331,14 @@ class Function:
         )
         operation.run(examples)
         return operation
+
+
+def _vmapped(level: Level, apply: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The rule of a Function for the examples of a batch."""
+    rule = apply.__self__.vmap
+    if rule is None:
+        return looped(level, apply, args, kwargs)
+    return rule(level.size, tuple(map(level.holds, args)), *map(level.value, args))
 
 
 def _to_torch(cls: type[Function], examples: Sequence[Any], name: str | None, outputs: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from . import pytree
 from .array import Array
+from .array.batched import in_progress
 from .array.deferred import trace
 from .autodiff import tape
 from .autodiff.cotangents import is_array
@@ -158,8 +159,8 @@ class Jitted(Generic[P, R]):
         return f"<jitted {self._name}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the function; within another one that is traced, as a part of it."""
-        if trace() is not None:
+        """Run the function; within another one that is traced, or that runs for a batch, as a part of it."""
+        if trace() is not None or in_progress():
             return self._function(*args, **kwargs)
         if tape.active() or capture_hooks.recorder() is not None:
             return self._traced(*args, **kwargs)

@@ -272,7 +272,7 @@ def vector_norm(
     x = require_array(x, "vector_norm")
     axes = normalize_axes(axis, x.ndim, "vector_norm")
     p = float(ord)
-    if p == 2 and len(axes) == x.ndim and (length := _length(x)) is not None:
+    if p == 2 and len(axes) == x.ndim and type(x) is Array and (length := _length(x)) is not None:
         whole = np.asarray(length, x.dtype)
         return Array._wrap(whole.reshape((1,) * x.ndim) if keepdims else whole, x.device)
     empty = not math.prod(x.shape[i] for i in axes)

@@ -178,6 +178,16 @@ def containers(tree: Any) -> Any:
     )
 
 
+def children(tree: Any) -> dict[str, Any] | None:
+    """The items of a container by the last part of the path of each; None of a leaf.
+
+    >>> children({"w": (1, 2)})
+    {"['w']": (1, 2)}
+    """
+    node = _open(tree)
+    return None if node is None else dict(zip(node.ends, node.children, strict=True))
+
+
 class Structure:
     """The containers of a pytree without its leaves; structures of the same containers are equal.
 

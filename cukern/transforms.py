@@ -11,13 +11,13 @@ import numpy as np
 
 from . import pytree
 from .array import Array
-from .array.creation import asarray, device_of
+from .array.creation import asarray, device_of, eye
 from .autodiff import tape
 from .autodiff.cotangents import float_leaves, is_array, is_float
 from .autodiff.tape import Tape
 from .device import Device
 from .elementwise.function import astype
-from .shape.joins import stack
+from .shape.joins import concat, stack
 from .shape.views import reshape
 
 __all__ = [
@@ -438,7 +438,9 @@ def hessian_vector_product(f: Callable[..., Any], argnums: Argnums = 0) -> Calla
 
 
 def jacobian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """A function that returns the Jacobian of ``f``, one backward pass per element of the result.
+    """A function that returns the Jacobian of ``f``, by a backward pass for the elements of the result together.
+
+    The pass is a :func:`vmap` of the pullback, of at most 256 elements.
 
     Args:
         f: returns a floating array, or a pytree of them.
@@ -469,21 +471,33 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
 
 def _rows(value: Array, wanted: Sequence[Any], inner: Tape) -> Sequence[Any]:
     """The Jacobian of one array."""
-    # Where the result has no element, one row of zeros keeps the shapes.
     size, shape = value.size, value.shape
-    basis = np.eye(size).reshape(size, *shape) if size else np.zeros((1, *shape))
-    rows = []
-    for one in basis:
-        row = asarray(one, dtype=value.dtype, device=value.device)
-        rows.append(inner.gradient(value, wanted, row, unconnected="zero"))
-    columns = zip(*map(pytree.leaves, rows), strict=True)
-    joined = [reshape(stack(list(column))[:size], shape + column[0].shape) for column in columns]
-    result: Sequence[Any] = pytree.replace(rows[0], joined)
-    return result
+
+    def pull(row: Array) -> Any:
+        return inner.gradient(value, wanted, row, unconnected="zero")
+
+    if size < _FEWEST:  # where the result has no element, one row of zeros keeps the shapes
+        ones = np.eye(max(1, size), size).reshape(max(1, size), *shape)
+        rows = [pull(asarray(one, dtype=value.dtype, device=value.device)) for one in ones]
+        parts = [pytree.map(lambda *each: stack(each)[:size], *rows)]
+    else:
+        from .batching import vmap  # few programs need it
+
+        basis = reshape(eye(size, dtype=value.dtype, device=value.device), (size, *shape))
+        parts = [vmap(pull)(basis[start : start + _MOST]) for start in range(0, size, _MOST)]
+    return [
+        pytree.map(lambda *each: reshape(concat(each), shape + each[0].shape[1:]), *column)
+        for column in zip(*parts, strict=True)
+    ]
+
+
+#: Elements of a result from which a Jacobian's rows are computed together, and the most of one pass, whose cotangents
+#: take as many times the memory of one.
+_FEWEST, _MOST = 3, 256
 
 
 def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """A function that returns the Hessian of ``f``, one backward pass per element of the gradient.
+    """A function that returns the Hessian of ``f``, the :func:`jacobian` of its Jacobian.
 
     Args:
         f: returns a floating array, or a pytree of them.

@@ -32,7 +32,7 @@ ORDER = """
     index
     linear
     ops
-    function transforms
+    function batching transforms
     namespace tree
     control
     linalg fft io lib capture jit random sparse polynomial

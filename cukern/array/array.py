@@ -78,6 +78,8 @@ class Array(Memory):
     _trainable = False
     # Whether it is a parameter, trainable or frozen, which others refer to by identity.
     _is_parameter = False
+    # Whether it stands for the examples of a batch, see :mod:`.batched`.
+    _is_of_batch = False
 
     _storage: Storage
     _key: int | None
@@ -537,6 +539,9 @@ def _restore(cls: type[Array], data: npt.NDArray[Any], device: str, order: tuple
 
 def copied(x: Array) -> Array:
     """A copy of ``x`` that tapes record."""
+    if x._is_of_batch:
+        example: Array = FUNCTIONS["positive"](x)
+        return example
     with x.device.activate():
         if not x.device.addressable:
             data = x._data.copy()

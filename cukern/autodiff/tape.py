@@ -416,6 +416,13 @@ class Tape:
     def _knows(self, inputs: Sequence[Meta]) -> bool:
         return any(one.key in self._tracked for one in inputs)
 
+    def continued(self) -> Tape:
+        """A persistent tape that has recorded what this one has, and may go on to record its gradients."""
+        result = Tape(persistent=True, recompute=self.recompute)
+        result._tracked, result._records = dict(self._tracked), list(self._records)
+        result._watched, result._recipes = set(self._watched), dict(self._recipes)
+        return result
+
     def stop_recording(self) -> Pause:
         """A with-block in which this tape does not record."""
         return Pause(self)

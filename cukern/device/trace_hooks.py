@@ -101,6 +101,17 @@ def read_by_library() -> bool:
     return frame is not None and str(frame.f_globals.get("__name__")).startswith("cukern.")
 
 
+def called_by_user() -> str | None:
+    """The function of this package that the user has called; None where that is a conversion of an array."""
+    frame: FrameType | None = sys._getframe(1)
+    name = None
+    while frame is not None and (module := str(frame.f_globals.get("__name__"))).split(".")[0] == "cukern":
+        if not module.startswith(_READERS):
+            name = frame.f_code.co_name
+        frame = frame.f_back
+    return name
+
+
 def user_line() -> str:
     """The file and line of the first caller outside of this package."""
     frame = sys._getframe(stacklevel() - 1)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
+from ..array.batched import is_logical, level_of
 from ..array.creation import asarray
 from ..array.deferred import about_to_write, trace, traced_threads
 from ..array.operators import CALLS, FUNCTIONS
@@ -48,6 +49,9 @@ def evaluate(
     if tracking is not None:
         _record(plan, arrays, scalars, outs, tracking)
     return outs
+
+
+FUNCTIONS["evaluate"] = evaluate
 
 
 def _launched(plan: Plan, arrays: Sequence[Array], scalars: Sequence[Scalar]) -> list[Array]:
@@ -99,12 +103,13 @@ def _record(
         operation = None
         if any(backward.results):
             forms = plan.operands[: len(arrays)]
-            totals = totals_of(backward, forms, shape)
+            mapped = is_logical(forms)
+            totals = None if mapped else totals_of(backward, forms, shape)
             pull = partial(pulled, backward, totals)
-            adds = backward.program is not None and totals is None
-            push = partial(pushed, forward, needs[: len(arrays)], backward)
+            adds = backward.program is not None and totals is None and not mapped
+            push = None if mapped else partial(pushed, forward, needs[: len(arrays)], backward)
             operation = tape.Operation(plan.program.name, forms, plan.layouts, pull, adds=adds, jvp=push)
-            if backward.program is not None and not traced_threads:
+            if backward.program is not None and not (traced_threads or mapped):
                 _expect(plan, backward, backward.program)
         inputs, outputs = backward.saved("input"), backward.saved("output")
         repeats = needs is not _TWICE and not outputs and len(outs) == 1 and len(set(inputs)) == len(arrays)
@@ -356,6 +361,8 @@ class Elementwise(Ufunc):
         if not arrays or len(operands) != len(self.operands) or not {*map(type, scalars)}.issubset(_SCALARS):
             return False
         if any(one.device is not out.device for one in arrays) or tape.recording((out, *arrays)):
+            return False
+        if level_of((out, *arrays)) is not None:
             return False
         if out._planned().repeated or out._storage.constant or not _fits(arrays, out.shape):
             return False

@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import dtypes, pytree
 from ..array import Array
+from ..array.batched import level_of, levels
 from ..array.creation import asarray, device_of
 from ..array.deferred import trace, traced_threads
 from ..array.operators import FUNCTIONS
@@ -106,6 +107,10 @@ class _Kernel(NamedTuple):
                 if turned and not swapped:
                     return (FUNCTIONS["matmul_transposed"](values[k], values[right]),)
                 return (FUNCTIONS["matmul"](*of.read(values)),)
+            if levels and level_of(values) is not None:
+                inputs.insert(of.at, FUNCTIONS["matmul"](*of.read(values)))
+                of = None
+        if of is not None:
             a, b = of.read(values, as_is=True)
             transposed = of.factors[1][1]
             return (FUNCTIONS["product_then"](self.program, of.at, a, b, inputs, numbers, transposed, end),)
@@ -320,7 +325,7 @@ class Fused(Generic[P, R]):
             traced, values, scalars = self._traced(call), list(call.arrays), call.scalars
             if plain:
                 self._known.keep(tuple(key), traced)
-        if traced_threads and (active := trace()) is not None:
+        if traced_threads and (active := trace()) is not None and level_of(values) is None:
             if traced.why or not any(one.product and one.reduced for one in traced.kernels):
                 return self._function(*args, **kwargs)
             called: R = active.call(self, args, kwargs)

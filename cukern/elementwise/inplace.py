@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..array import Array
+from ..array.batched import level_of, levels
 from ..array.deferred import about_to_write, trace, traced_threads
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape, writes
@@ -44,6 +45,8 @@ def inplace(x: Array, name: str, other: Any, /) -> Array:
         return row.apply((x, other))
     row, (x_, *rest) = row._simplified(as_operands(name, (x, other)))
     arrays = [x, *(o for o in rest if isinstance(o, Array))]
+    if levels and (level := level_of(arrays)) is not None:
+        raise next(one for one in arrays if level.holds(one))._written(f"in-place {name}")
     recording = tape.recording(arrays)
     check_writable(x, name, recording)
     forward = _program(row, x, (x_, *rest))

@@ -13,6 +13,7 @@ from numpy.exceptions import AxisError
 
 from .. import dtypes
 from ..array import Array
+from ..array.batched import Batched
 from ..array.creation import asarray
 from ..array.creation import beside as joined
 from ..array.deferred import trace, traced_threads
@@ -155,6 +156,8 @@ def require_written(x: object, name: str, argument: str = "x") -> Array:
     Raises:
         TypeError: ``x`` is not an Array.
     """
+    if type(x) is Batched and name != "at":
+        raise x._written(name)
     if isinstance(x, Array):
         return x
     raise TypeError(f"{name}: {argument}: expected a cukern.Array to write into, got {type(x).__name__}")

@@ -9,9 +9,11 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array
+from ..array.batched import innermost, is_logical, level_of
 from ..array.deferred import trace, traced_threads
 from ..array.layout import Layout, address, axes_in_memory, fresh_layout, layout_of
 from ..array.making import Maker, maker
+from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..cache import Cache
 from ..device import Device
@@ -130,6 +132,34 @@ class Plan(kernel_plan.Plan):
             values.append(one._operand)
         self.launch(*values)
         return results
+
+
+class Mapped(Plan):
+    """The plan of a program for examples of a batch, which computes all of them."""
+
+    __slots__ = ()
+
+    def single(self, x: Array) -> Array:
+        """See :class:`Plan`."""
+        return self.run((x,))[0]
+
+    def pair(self, x: Array, y: Array) -> Array:
+        """See :class:`Plan`."""
+        return self.run((x, y))[0]
+
+    def beside_number(self, x: Array, number: Any) -> Array:
+        """See :class:`Plan`."""
+        return self.run((x,), (number,))[0]
+
+    def run(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> list[Array]:
+        """See :class:`Plan`."""
+        level, ndim = innermost(arrays), self.layouts[0].ndim
+        outs = level.run(lambda: self._of_all([level.value(one, ndim) for one in arrays], scalars))
+        return [level.batched(one) for one in outs]
+
+    def _of_all(self, wholes: Sequence[Array], scalars: Sequence[Any]) -> list[Array]:
+        outs: list[Array] = FUNCTIONS["evaluate"](self.program, wholes, scalars)
+        return outs
 
 
 def _kept_order(operands: Sequence[Layout], shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -372,6 +402,8 @@ def make_plan(
     Raises:
         ValueError: the shapes do not broadcast.
     """
+    if is_logical(operands):
+        return Mapped(program, device, operands)
     plan = Plan(program, device, operands)
     shape = plan.layouts[0].shape
     if outs:
@@ -408,7 +440,7 @@ def planned(program: Program, arrays: Sequence[Array], placed: Places = ()) -> P
         DeviceError: the arrays are on different devices.
         ValueError: their shapes do not broadcast.
     """
-    if traced_threads and (active := trace()) is not None:
+    if traced_threads and (active := trace()) is not None and level_of(arrays) is None:
         waiting: Plan = active.plan(program, arrays)
         return waiting
     layouts = []

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..array import Array
+from ..array.batched import Level
 from ..array.layout import Layout, fresh_layout
+from ..array.mapping import mapped
 from ..autodiff import tape
 from ..elementwise.operands import recorded
 from ..kernel.plan import zeroed
@@ -18,6 +20,16 @@ from ..shape.views import expand_dims
 Place = tuple[tuple[Any, ...], Layout]
 
 
+def _of_all(level: Level, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
+    """The rule of :func:`assembled`."""
+    parts, places = args
+    wholes = [level.front(part) for part in parts]
+    like = places[0][1]
+    whole = fresh_layout(like.device, like.dtype, (level.size, *like.shape))
+    return assembled(wholes, [((slice(None), *key), whole) for key, _ in places])
+
+
+@mapped(_of_all)
 def assembled(parts: Sequence[Array], places: Sequence[Place]) -> Array:
     """Zeros to which ``parts`` are added at basic indices: the derivative of views of one array.
 

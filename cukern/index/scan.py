@@ -15,6 +15,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, zeros_like
+from ..array.mapping import mapped, over_axis
 from ..autodiff import tape
 from ..cache import Cache
 from ..dtypes import DType
@@ -85,6 +86,7 @@ def _sum_dtype(x: Array, dtype: npt.DTypeLike | None) -> DType:
     return x.dtype if kind in "fc" else dtypes.uint64 if kind == "u" else dtypes.int64
 
 
+@mapped(over_axis("axis"))
 def _sum(x: Array, axis: int, dtype: DType, reverse: bool, lead: bool) -> Array:
     with tape.stop_recording():
         result = scanned("cumsum", (x,), axis, dtype, reverse, lead)
@@ -101,6 +103,7 @@ def _sum(x: Array, axis: int, dtype: DType, reverse: bool, lead: bool) -> Array:
     return result
 
 
+@mapped(over_axis("axis"))
 def _product(x: Array, axis: int, dtype: DType, lead: bool) -> Array:
     with tape.stop_recording():
         result = scanned("cumprod", (x,), axis, dtype, lead=lead)
@@ -152,6 +155,7 @@ def _marked(a: Any, begins: Any) -> Any:
     return kept if begins is None else where(begins, -0.0, kept)
 
 
+@mapped(over_axis("axis", flat=False))
 def recurrence(a: Array, b: Array, axis: int, reverse: bool, begins: Array | None = None) -> Array:
     """``y[j] = a[j] * y[j - 1] + b[j]`` along an axis; with ``reverse``, from ``y[j + 1]``.
 
@@ -278,6 +282,7 @@ def nancumprod(
     return cumprod(where(isnan(x), 1, x), axis, dtype, out)
 
 
+@mapped(over_axis("axis"))
 def _extreme(scan: str, x: Array, axis: int | None) -> Array:
     x, axis = _prepared(x, axis, scan, True)
     with tape.stop_recording():
@@ -312,6 +317,7 @@ def cummin(x: Array, /, axis: int | None = None) -> Array:
 
 
 @public
+@mapped(over_axis("axis", flat=False))
 def logcumsumexp(x: Array, /, axis: int | None = None) -> Array:
     """``log(cumsum(exp(x)))`` along an axis, without overflow; in the default floating dtype for integers.
 

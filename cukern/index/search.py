@@ -10,6 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
+from ..array.mapping import looped, mapped
 from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction
@@ -159,6 +160,7 @@ def _beyond(number: Any, dtype: DType) -> bool:
 
 
 @public
+@mapped(looped)
 def searchsorted(x1: Array, x2: Any, /, side: Literal["left", "right"] = "left", sorter: Any = None) -> Array:
     """The indices at which to insert the elements of ``x2`` into ``x1`` so that it stays sorted.
 

@@ -8,6 +8,7 @@ from functools import cache
 
 from .. import dtypes
 from ..array import Array
+from ..array.mapping import mapped, over_axis
 from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction
@@ -107,6 +108,7 @@ def middle_of_sorted(x: Array, block: int = _BLOCK) -> Array:
 
 
 @public
+@mapped(over_axis("axis"))
 def topk(x: Array, /, k: int, axis: int | None = -1, *, largest: bool = True) -> tuple[Array, Array]:
     """The ``k`` largest or smallest elements along an axis, sorted, and their indices.
 

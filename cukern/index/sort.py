@@ -13,6 +13,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray, device_of
+from ..array.mapping import mapped, over_axis
 from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction
@@ -138,6 +139,7 @@ _ALGORITHMS = ("quicksort", "mergesort", "heapsort", "stable")
 
 
 @public
+@mapped(over_axis("axis"))
 def argsort(
     x: Array,
     /,
@@ -178,6 +180,7 @@ def argsort(
 
 
 @public
+@mapped(over_axis("axis"))
 def sort(
     x: Array,
     /,
@@ -267,6 +270,7 @@ _ARGPARTITION = by_numpy("argpartition", least=_MANY, most=None, why=_VECTORS)(_
 
 
 @public
+@mapped(over_axis("axis"))
 def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind: Any = None) -> Array:
     """Partition ``x`` around the ``kth`` smallest element: those before are no larger, those after no smaller.
 
@@ -292,6 +296,7 @@ def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind
 
 
 @public
+@mapped(over_axis("axis"))
 def argpartition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind: Any = None) -> Array:
     """The indices of the elements of :func:`partition` in ``x``, in int64; arguments as there."""
     x, axis = along(x, axis, "argpartition")

@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import dtypes, pytree
 from ..array import Array
-from ..array.creation import asarray, warn_of_constant
+from ..array.batched import Batched, Level, level_of, levels
+from ..array.creation import arange, asarray, warn_of_constant
 from ..array.deferred import about_to_write, trace, traced_threads
 from ..array.host_data import holds_array
 from ..array.layout import Layout
+from ..array.mapping import called, looped
 from ..autodiff import tape, writes
 from ..autodiff.cotangents import Parts
 from ..autodiff.state import opened
@@ -132,11 +135,14 @@ def getitem(x: Array, key: Any, /) -> Array:
         IndexError: the index does not fit the shape.
     """
     kind, device = type(key), x.device
+    if type(x) is Batched:
+        return _getitem(x, key)
     if traced_threads and (active := trace()) is not None:
         if kind is Array and key.dtype.kind in "iu" and key.ndim == 1 and x.ndim:
             return take(x, key, 0)
         plain = _PLAIN.issuperset(map(type, key if kind is tuple else (key,)))
-        return _getitem(x, key) if plain else active.call(getitem, (x, key), {})
+        batched = levels and level_of(pytree.leaves(key)) is not None
+        return _getitem(x, key) if plain or batched else active.call(getitem, (x, key), {})
     if not opened and device.addressable:
         at: Any = None
         if kind is int or kind is slice:
@@ -246,12 +252,65 @@ def _named(parts: Sequence[Any]) -> tuple[Any, ...]:
 @on_device
 def _getitem(x: Array, key: Any) -> Array:
     """:func:`getitem` without what is known of the array's memory."""
+    if levels and (level := level_of(pytree.leaves((x, key)))) is not None:
+        basic = _PLAIN.issuperset(map(type, key if isinstance(key, tuple) else (key,)))
+        return _basic(x, tuple(_parts(key, x))) if basic else called(level, _of_all, getitem, (x, key), {})
     parts = _parts(key, x)
     if not any(map(_advanced, parts)):
         key_parts = key if isinstance(key, tuple) else (key,)
         result = _basic(x, tuple(parts), key_parts)
         return result.copy() if any(isinstance(part, (Array, np.ndarray)) for part in key_parts) else result
     return _gathered(x, _picked(parts))
+
+
+def _of_all(level: Level, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
+    """The rule of an index with arrays: that of the example is one more, or a slice of all."""
+    x, key = args
+    parts = [
+        asarray(part, device=x.device) if isinstance(part, (list, range, tuple, np.ndarray)) else part
+        for part in (key if isinstance(key, tuple) else (key,))
+    ]
+    masks = [part for part in parts if isinstance(part, Array) and part.dtype == dtypes.bool_]
+    if any(map(level.holds, masks)):
+        raise TypeError(
+            "vmap: an index is a mask of which examples have different ones, and so numbers of elements: use ck.where"
+        )
+    used = sum([_axes_of(part) for part in parts])
+    if ... not in [part for part in parts if not isinstance(part, Array)]:
+        parts.append(...)
+    at = next(i for i, part in enumerate(parts) if part is ...)
+    parts[at : at + 1] = [slice(None)] * (x.ndim - used)
+    picks = [i for i, part in enumerate(parts) if isinstance(part, (int, np.integer, Array, bool))]
+    together = picks[-1] - picks[0] == len(picks) - 1
+    start = picks[0] if together else 0
+    if not any(map(level.holds, parts)):
+        count = max(
+            [
+                1 if one.dtype == dtypes.bool_ else one.ndim
+                for one in map(parts.__getitem__, picks)
+                if isinstance(one, Array)
+            ]
+        )
+        made = level.front(x)[(slice(None), *parts)]
+        return made if together else moveaxis(made, count, 0)
+    if masks:
+        result: Array = looped(level, function, args, kwargs)
+        return result
+    count = max([np.ndim(parts[i]) for i in picks])
+    wholes = [level.value(part, count) if isinstance(part, Array) else part for part in parts]
+    if not level.holds(x):
+        return moveaxis(x[tuple(wholes)], start, 0)
+    each = reshape(arange(level.size, device=x.device), (-1,) + (1,) * count)
+    made = level.front(x)[(each, *wholes)]
+    axes = range(1, 1 + count)
+    return moveaxis(made, tuple(axes), tuple([start + axis for axis in axes]))
+
+
+def _axes_of(part: Any) -> int:
+    """The axes of an array that a part of an index takes."""
+    if part is None or part is ... or isinstance(part, bool):
+        return 0
+    return part.ndim if isinstance(part, Array) and part.dtype == dtypes.bool_ else 1
 
 
 def _picked(parts: Sequence[Any]) -> list[Any]:
@@ -390,6 +449,12 @@ def _writable(x: Array, value: Any, name: str) -> None:
         raise ValueError(f"{name} on a repeated view, such as broadcast_to's, or a constant: write to a copy")
 
 
+def refuse_of_batch(name: str, *arguments: Any) -> None:
+    """Refuse to write to, or by, arrays of a batch, of which the memory of one example is no part."""
+    if levels and (level := level_of(pytree.leaves(arguments))) is not None:
+        raise next(one for one in pytree.leaves(arguments) if level.holds(one))._written(name)
+
+
 def _stacked(x: Array, value: Any) -> Any:
     """``value``; a list that contains arrays is stacked to one array, which a tape may track."""
     if isinstance(value, (list, tuple)) and holds_array(value):
@@ -491,6 +556,7 @@ def _written_number(x: Array, key: Any, value: Any) -> bool:
 
 @on_device
 def _setitem(x: Array, key: Any, value: Any) -> None:
+    refuse_of_batch("x[key] = value", x, key, value)
     value = _stacked(x, value)
     _writable(x, value, "x[key] = value")
     part = named(x, key)
@@ -527,6 +593,7 @@ def _written(data: Any, sizes: tuple[int, ...], indices: Any, number: Any) -> No
 @on_device
 def put(x: Array, indices: Any, value: Any, name: str) -> None:
     """Write ``value``, broadcast to the shape of ``indices``, to these indices of the flattened ``x``."""
+    refuse_of_batch(name, x, indices, value)
     about_to_write(x)
     value = _stacked(x, value)
     _writable(x, value, name)

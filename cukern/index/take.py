@@ -19,8 +19,11 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.batched import Level, level_of, levels
 from ..array.creation import warn_of_constant
 from ..array.deferred import deferred, trace, traced_threads
+from ..array.mapping import looped, mapped, over_axis
+from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..elementwise.function import astype
 from ..elementwise.operands import (
@@ -169,6 +172,16 @@ def integers(indices: Any, x: Array, name: str) -> Any:
     return data
 
 
+def _rows_of_all(level: Level, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
+    """The rule of gathers and scatters of rows: those of all examples are outer ones."""
+    *arrays, indices, outer, size, inner = args
+    wholes = [level.front(one) for one in arrays]
+    flat = [reshape(one, (-1, *one.shape[2:])) for one in wholes]
+    made: Array = function(*flat, indices, level.size * outer, size, inner)
+    return reshape(made, (level.size, outer, *made.shape[1:]))
+
+
+@mapped(_rows_of_all)
 def gather(x: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
     """x (outer, size, inner) at ``indices`` (count): (outer, count, inner)."""
     if tape.recording((x,)):
@@ -201,6 +214,7 @@ class Gathered:
         return gathered(self.y, self.ids, 1, self.number, self.inner)
 
 
+@mapped(_rows_of_all)
 def scatter(g: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
     """The sums of g (outer, count, inner) at ``indices`` (count): (outer, size, inner)."""
     rows = deferred(g)
@@ -215,6 +229,7 @@ def scatter(g: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
     return recorded("scatter_add", g, result, vjp, lambda t: scatter(t, indices, outer, size, inner))
 
 
+@mapped(_rows_of_all)
 def scatter_into(x: Array, g: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
     """x (outer, size, inner) with g (outer, count, inner) added at ``indices`` (count)."""
     result = combined(g, indices, outer, size, inner, x)
@@ -253,6 +268,8 @@ def take(
     Raises:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
     """
+    if levels and level_of((x, indices)) is not None:
+        return _of_example(x, indices, axis, mode)
     if out is None and mode == "raise" and traced_threads and (active := trace()) is not None:
         if (rows := _rows(active, x, indices, axis)) is not None:
             return rows
@@ -289,6 +306,19 @@ def _in_range(indices: Array, size: int) -> Array:
     return Array._wrap(kernel_indices(indices._data, size, indices, "take"), indices.device)
 
 
+def _of_example(x: Array, indices: Any, axis: int | None, mode: str) -> Array:
+    """:func:`take` of one example of a batch."""
+    if axis is None or (not x.ndim and axis in (0, -1)):
+        x, axis = reshape(x, (-1,)), 0
+    axis = normalize_axis(axis, x.ndim, "take")
+    expect_mode(mode, "take")
+    at, n = require_array(indices, "take", "indices", x), x.shape[axis]
+    if mode != "raise":
+        at = FUNCTIONS["remainder"](at, n) if mode == "wrap" else FUNCTIONS["clip"](at, 0, n - 1)
+    result: Array = FUNCTIONS["getitem"](x, (*(slice(None),) * axis, at))
+    return result
+
+
 def _take(x: Array, data: Any, axis: int, argument: Any) -> Array:
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     size = x.shape[axis]
@@ -304,6 +334,7 @@ def _take(x: Array, data: Any, axis: int, argument: Any) -> Array:
 
 
 @public
+@mapped(over_axis("axis"))
 @one_step
 def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array:
     """For each element of ``indices``, the element of ``x`` at that index along an axis.
@@ -352,6 +383,15 @@ def along_axis(x: Array, indices: Any, axis: int, name: str) -> tuple[Array, Any
     return x, kernel_indices(data, x.shape[axis], x, name)
 
 
+def _along_of_all(level: Level, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
+    """The rule of gathers and additions along an axis, of which all examples have the same indices."""
+    x, indices, axis, size, mode = args
+    xp = x.device.xp
+    each = xp.ascontiguousarray(xp.broadcast_to(indices, (level.size, *indices.shape)))
+    return _along(level.front(x), each, axis + 1, size, mode)
+
+
+@mapped(_along_of_all)
 def _along(x: Array, indices: Any, axis: int, size: int, mode: Literal["gather", "add"]) -> Array:
     """Gather from, or add to, an axis of ``size``, with an index per element; each is the other's derivative."""
     along = partial(_along, indices=indices, axis=axis, size=size)
@@ -370,6 +410,7 @@ def _along(x: Array, indices: Any, axis: int, size: int, mode: Literal["gather",
 
 
 @public
+@mapped(looped)
 @one_step
 def index_add(x: Array, /, indices: Any, values: Array, axis: int = 0) -> Array:
     """Add ``values`` to ``x`` at indices along an axis, in a new array; repeated indices add up deterministically.

@@ -9,7 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy import ndarray
 
+from .. import pytree
 from ..array import Array
+from ..array.batched import level_of, levels
 from ..array.host_data import quiet
 from ..autodiff import tape
 from ..autodiff.state import opened
@@ -85,6 +87,8 @@ class ByNumPy:
             why = "not on the host"
         elif asked() or (modes and checking()):
             why = "kernels only"
+        elif levels and level_of(pytree.leaves((x, given))) is not None:
+            why = "examples of a batch"
         elif device is x:
             pass
         elif size < self.least:

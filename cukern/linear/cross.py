@@ -7,6 +7,7 @@ from functools import cache
 from .. import dtypes
 from ..array import Array
 from ..array.creation import zeros_like
+from ..array.mapping import leading, mapped
 from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction
@@ -37,6 +38,7 @@ def _parts(a0: Array, a1: Array, a2: Array, b0: Array, b1: Array, b2: Array) -> 
     return a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0
 
 
+@mapped(leading)
 def _joined(a: Array, b: Array) -> Array:
     """The cross products of two arrays (..., 3) of one shape and floating dtype, in one launch."""
     device = one_device("cross", (a, b))

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, overload
 from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, ones
+from ..array.mapping import leading, mapped
 from ..autodiff import tape
 from ..elementwise.complex_rows import _times_i, conj, imag, real
 from ..elementwise.function import astype
@@ -62,6 +63,7 @@ class SVDResult(NamedTuple):
     Vh: Array
 
 
+@mapped(leading)
 def cholesky(x: Array, /, *, upper: bool = False) -> Array:
     """The lower triangular factor ``L`` of Hermitian positive definite matrices, ``x = L @ conj(L.mT)``.
 
@@ -161,6 +163,7 @@ def _scaled(left: Array, scale: Array | None, right: Array) -> Array | None:
     return None if scale is None else matmul(left * expand_dims(scale, -2), right)
 
 
+@mapped(leading)
 def eigh(x: Array, /, UPLO: str = "L") -> EighResult:
     """The eigenvalues and eigenvectors of symmetric or Hermitian matrices.
 
@@ -194,6 +197,7 @@ def eigh(x: Array, /, UPLO: str = "L") -> EighResult:
     return EighResult(values, vectors)
 
 
+@mapped(leading)
 def eig(x: Array, /) -> EigResult:
     """The eigenvalues and eigenvectors of square matrices: complex numbers.
 
@@ -232,6 +236,7 @@ def eig(x: Array, /) -> EigResult:
     return EigResult(values, vectors)
 
 
+@mapped(leading)
 def eigvals(x: Array, /) -> Array:
     """The eigenvalues of square matrices, complex numbers in no order. See :func:`eig`."""
     a = matrices(x, "eigvals", square=True)
@@ -246,6 +251,7 @@ def _triangle(letter: str, name: str) -> str:
     return letter.upper()
 
 
+@mapped(leading)
 def eigvalsh(x: Array, /, UPLO: str = "L") -> Array:
     """The eigenvalues of symmetric or Hermitian matrices, in ascending order. See :func:`eigh`."""
     a = matrices(x, "eigvalsh", square=True)
@@ -262,6 +268,7 @@ def svd(
 def svd(
     x: Array, /, *, full_matrices: bool = True, compute_uv: Literal[False], hermitian: bool = False
 ) -> Array: ...
+@mapped(leading)
 def svd(
     x: Array, /, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
 ) -> SVDResult | Array:
@@ -401,6 +408,7 @@ def narrow_values(squares: Array, dtype: dtypes.DType) -> Array:
 def qr(x: Array, /, mode: Literal["reduced", "complete"] = "reduced") -> QRResult: ...
 @overload
 def qr(x: Array, /, mode: Literal["r"]) -> Array: ...
+@mapped(leading)
 def qr(x: Array, /, mode: str = "reduced") -> QRResult | Array:
     """The factors of ``x = Q @ R``, ``Q`` with orthonormal columns and ``R`` upper triangular.
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..array import Array
+from ..array.mapping import leading, mapped, over_axis
 from ..elementwise.operands import normalize_axes, on_device, public, recorded, require_array, view
 from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import raw, zeros
@@ -30,6 +31,7 @@ def _diagonal_view(data: Any, xp: Any, offset: int) -> Any:
     return xp.lib.stride_tricks.as_strided(start, (*data.shape[:-2], count), steps)
 
 
+@mapped(leading)
 @on_device
 def from_diagonal(x: Array, rows: int, columns: int, offset: int) -> Array:
     """Matrices of zeros with ``x`` (..., n) on a diagonal."""
@@ -46,6 +48,7 @@ def from_diagonal(x: Array, rows: int, columns: int, offset: int) -> Array:
 
 
 @public
+@mapped(over_axis("axis1", "axis2"))
 @on_device
 def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """A view of a diagonal of matrices, as the last axis; :func:`cukern.linalg.diagonal` takes the last two axes.

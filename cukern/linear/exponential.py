@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array
+from ..array.mapping import leading, mapped
 from ..autodiff import tape
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
@@ -24,6 +25,7 @@ _EXACT = {
 }
 
 
+@mapped(leading)
 def expm(x: Array, /) -> Array:
     """The exponentials of square matrices, by scaling, a Taylor polynomial of degree 8 or 18 and squaring.
 

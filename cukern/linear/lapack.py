@@ -14,6 +14,7 @@ from ..array import Array
 from ..array.creation import empty, ones
 from ..array.host_data import quiet
 from ..array.layout import Layout
+from ..array.mapping import leading, mapped
 from ..autodiff import tape
 from ..device.capture_hooks import between
 from ..device.cuda.cusolver import factor
@@ -142,6 +143,7 @@ def total(*parts: Array | None) -> Array | None:
     return result
 
 
+@mapped(leading)
 def inv(x: Array, /) -> Array:
     """The inverses of square matrices.
 
@@ -213,6 +215,7 @@ def shaped(name: str, a: Array, b: Array, solver: Callable[[Array, Array], Array
     return solver(a, b)
 
 
+@mapped(leading)
 def _solution(a: Array, b: Array) -> Array:
     """The ``y`` for which ``a @ y`` is ``b``, for checked arrays of matrices of one batch."""
     y = _solved(a, b) if b.size else empty(b.shape, b.dtype, b.device)

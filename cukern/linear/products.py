@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.batched import Level, level_of, levels
 from ..array.creation import full
 from ..array.deferred import about_to_write, trace, traced_threads
 from ..array.layout import Layout, address
@@ -35,6 +36,7 @@ from ..elementwise.operands import (
 )
 from ..elementwise.program import Program, program
 from ..elementwise.table import add
+from ..elementwise.table import multiply as multiply_elements
 from ..elementwise.ufunc import can_cast, one_out, written
 from ..errors import DeviceError, LaunchError
 from ..kernel.by_numpy import MANY, by_numpy
@@ -99,6 +101,8 @@ def _known(a: object, b: object) -> Any:
 
 def _product(a: Array, b: Array) -> Array:
     """The product of two arrays of one dtype."""
+    if levels and (level := level_of((a, b))) is not None:
+        return level.batched(level.run(_of_all, level, a, b))
     own = kernels_only.active()
     if own or a.dtype in dtypes.FLOATS:
         layouts = a._layout or a._planned(), b._layout or b._planned()
@@ -114,6 +118,26 @@ def _product(a: Array, b: Array) -> Array:
         return result  # type: ignore[no-any-return]
     with on(a.device):
         return Array._wrap(multiply(a.device, a._data, b._data), a.device)
+
+
+def _of_all(level: Level, a: Array, b: Array) -> Array:
+    """The products of all examples of a batch: that of all rows where the right factor is one matrix."""
+    ndim = max(a.ndim, b.ndim)
+    if a.shape[-1] == 1:
+        product: Array = multiply_elements(level.value(a, ndim), level.value(b, ndim))
+        return product
+    if level.holds(b) or not level.holds(a):
+        return matmul(level.value(a, ndim), level.value(b, ndim))
+    x = level.value(a)
+    if b.ndim > 2:
+        return matmul(level.value(a, ndim), b)
+    y = matmul(reshape(x, (math.prod(x.shape[:-1]), x.shape[-1])), b)
+    return reshape(y, (*x.shape[:-1], y.shape[-1]))
+
+
+def _is_called(x1: Any, x2: Any) -> bool:
+    """Whether a trace calls a product of these as it is."""
+    return not isinstance(x1, SYMBOLS) and level_of((x1, x2)) is None
 
 
 @public
@@ -141,7 +165,7 @@ def matmul(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
             target is None or result.shape[result.ndim - axes :] == target.shape[max(target.ndim - axes, 0) :]
         )
         return written("matmul", result, target, broadcast=fits)
-    if traced_threads and (active := trace()) is not None and not isinstance(x1, SYMBOLS):
+    if traced_threads and (active := trace()) is not None and _is_called(x1, x2):
         waiting: Array | None = active.product(x1, x2)
         called: Array = active.call(matmul, (x1, x2), {}) if waiting is None else waiting
         return called if waiting is None else recorded_product(x1, x2, called)
@@ -284,7 +308,7 @@ _transposed_plans: Cache[tuple[Layout, Layout], Plan] = Cache()
 @public
 def matmul_transposed(a: Array, b: Array) -> Array:
     """``a @ b.T``; for a matrix of floats on a GPU without a view of ``b``, and recorded as one operation."""
-    if traced_threads and (active := trace()) is not None and not isinstance(a, SYMBOLS):
+    if traced_threads and (active := trace()) is not None and _is_called(a, b):
         waiting: Array | None = active.product(a, b, transposed=True)
         called: Array = active.call(matmul_transposed, (a, b), {}) if waiting is None else waiting
         return called if waiting is None else recorded_product(a, b, called, transposed=True)
@@ -374,6 +398,8 @@ class _Factor(Term):
     def plus(self, before: Array | Parts) -> Array | None:
         """See :class:`.Term`."""
         if isinstance(before, Parts) or before.dtype not in dtypes.FLOATS:
+            return None
+        if levels and level_of((self._g, self._other, before)) is not None:
             return None
         then = adjoint(before) if self._adjoined else before
         x, y = self._factors(self._g, self._other, self._right)

@@ -13,6 +13,7 @@ from numpy.linalg import LinAlgError
 from .. import dtypes
 from ..array import Array
 from ..array.creation import empty, zeros_like
+from ..array.mapping import leading, looped, mapped
 from ..autodiff import tape
 from ..autodiff.cotangents import meta
 from ..elementwise.complex_rows import _times_i, conj, conjugated, imag, real
@@ -45,6 +46,7 @@ class LstsqResult(NamedTuple):
     singular_values: Array
 
 
+@mapped(leading)
 def det(x: Array, /) -> Array:
     """The determinants of square matrices.
 
@@ -86,6 +88,7 @@ def _cofactors(a: Array, value: Array) -> Array:
     return result
 
 
+@mapped(leading)
 def slogdet(x: Array, /) -> SlogdetResult:
     """The sign and the logarithm of the absolute value of the determinants of square matrices, without overflow.
 
@@ -131,6 +134,7 @@ def _reciprocals(s: Array, rtol: Any, shape: tuple[int, ...]) -> Array:
     return where(kept, divide(1, where(kept, s, 1)), 0)
 
 
+@mapped(leading)
 def pinv(x: Array, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
     """The Moore-Penrose inverses of matrices.
 
@@ -185,6 +189,7 @@ def _pinv_cotangent(g: Array, a: Array, p: Array) -> Array:
     return result + matmul(matmul(back, p), above - matmul(matmul(above, p), a))
 
 
+@mapped(leading)
 def matrix_rank(x: Array, /, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
     """The number of singular values above ``rtol`` times the largest, as int64. See :func:`pinv`.
 
@@ -236,6 +241,7 @@ def matrix_power(x: Array, /, n: int) -> Array:
     return result
 
 
+@mapped(looped)
 def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
     """The least-squares solution: the ``x`` of the smallest norm that minimises ``|a @ x - b|``.
 

@@ -9,6 +9,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.array import copied
 from ..array.creation import arange, empty
+from ..array.mapping import leading, mapped
 from ..autodiff import tape
 from ..device.cuda.cublas import solve_triangles
 from ..elementwise.complex_rows import conj, conjugated
@@ -70,6 +71,7 @@ def substituted(
     return shaped("solve_triangular", a, b, lambda a, b: _substituted(a, b, lower, adjoined, unit, spare))
 
 
+@mapped(leading)
 def _substituted(a: Array, b: Array, lower: bool, adjoined: bool, unit: bool, spare: bool) -> Array:
     recorded = tape.recording((a, b))
     with tape.stop_recording():

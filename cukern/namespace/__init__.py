@@ -76,7 +76,7 @@ INTERNAL = frozenset(
             "direction",
             "logistic_density",
         ),
-        *("cast_to", "flat", "viewed"),
+        *("cast_to", "evaluate", "flat", "viewed"),
         *("array_function", "array_ufunc", "assembled", "contiguous_copy", "filled", "require_array"),
         *("ufunc_reduce", "ufunc_accumulate", "ufunc_reduceat", "ufunc_at"),
         *("bits", "exponent", "mantissa", "scaled"),

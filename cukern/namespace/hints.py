@@ -77,7 +77,6 @@ NAMESPACE: Mapping[str, str] = {
     "tree_map": "write cukern.tree.map",
     "unsqueeze": "write cukern.expand_dims",
     "utils": "write cukern.optim.clip_by_global_norm, cukern.checkpoint or cukern.save_safetensors",
-    "vmap": "functions take leading axes: write them for a batch, with axis=-1 for the last axis",
 }
 
 #: Of ``cukern.random``, ``cukern.nn`` and the other modules.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from numbers import Real
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 from .. import namespace as ops
 from .. import random
 from ..array import Array
+from ..array.batched import in_progress
 from ..array.creation import ones, zeros
 from ..array.layout import fresh_layout, is_aligned
 from ..device import Device
@@ -73,7 +75,7 @@ def drawn(name: str, argument: str, x: Array, rng: Generator | None, words: int)
     """
     require_generator(name, argument, x, rng)
     generator = rng or random._generator(x.device)
-    live, at = generator._claim(words)
+    live, at = generator._claim(words * math.prod([level.size for level in in_progress()]))
     return Draw(generator._key, at, live)
 
 
@@ -115,6 +117,12 @@ class _Dropout(Function):
     def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
         return _Dropout.apply(dy, ctx.p, ctx.draw), None, None
 
+    @staticmethod
+    def vmap(size: int, batched: tuple[bool, ...], x: Array, p: float, draw: Draw) -> Array:
+        """All examples at once, which the draw is for."""
+        result: Array = _Dropout.apply(x, p, draw)
+        return result
+
 
 def dropped(x: Array, p: float, draw: Draw) -> Array:
     """:func:`dropout` of what a draw drops."""
@@ -154,6 +162,8 @@ def dropout(
     >>> abs(ck.mean(y == 0).item() - 0.25) < 0.05, round(y.max().item(), 4)
     (True, 1.3333)
     """
+    for level in in_progress():  # each example drops elements of its own
+        x = x if level.holds(x) else level.batched(level.run(level.front, x))
     common_dtype("dropout", {"x": x})
     p = require_probability("dropout", p)
     axes = {normalize_axis(one, x.ndim, "dropout") for one in broadcast_axes}

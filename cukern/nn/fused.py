@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.batched import Batched
 from ..array.layout import Layout
 from ..autodiff import recompute, tape
 from ..cache import Cache
@@ -130,6 +131,8 @@ def require_ids(name: str, argument: str, ids: object, size: int | None = None) 
         raise TypeError(f"{name}: {argument}: expected an integer array, got {got}")
     if size is None or not ids.device.addressable or not ids.size:
         return
+    while type(ids) is Batched:  # those of all examples
+        ids = ids._value
     low, high = int(ids._data.min()), int(ids._data.max())
     if low < 0 or high >= size:
         raise IndexError(f"{name}: {argument}: expected each in [0, {size}), got {low if low < 0 else high}")

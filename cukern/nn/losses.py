@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
+from ..array.batched import level_of, levels
 from ..array.creation import zeros
 from ..array.layout import Layout, fresh_layout
+from ..array.mapping import leading, mapped
 from ..autodiff import tape
 from ..cache import Cache
 from ..device import Device
@@ -72,6 +74,9 @@ _FEW = 264
 
 def mean_loss(logits: Array, targets: Array) -> Array:
     """The mean over all rows of ``-log(softmax(logits)[target])``, for checked arrays that are not empty."""
+    if levels and level_of((logits, targets)) is not None:
+        terms = row_terms(logits, targets)
+        return ops.astype(ops.mean(ops.subtract(terms.rest, terms.chosen)), logits.dtype, copy=False)
     recording = tape.recording((logits,))
     if recording:
         _expect_backward(logits, targets, False)
@@ -98,6 +103,7 @@ class RowTerms(NamedTuple):
     chosen: Array
 
 
+@mapped(leading)
 def row_terms(logits: Array, targets: Array) -> RowTerms:
     """The terms of each row's loss. One kernel computes their derivative. The arrays are checked and not empty."""
     recording = tape.recording((logits,))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any
 
-from .. import dtypes
+from .. import dtypes, pytree
 from .. import namespace as ops
 from ..array import Array
+from ..array.batched import Level
 from ..array.creation import ones, zeros
 from ..array.layout import Layout
+from ..array.mapping import looped, mapped
 from ..autodiff import tape
 from ..cache import Cache
 from ..device import Device
@@ -56,6 +58,21 @@ def _channel_axis(name: str, x: Array, channel_axis: int) -> int:
 _checked: Cache[Any, ChannelNorm] = Cache()
 
 
+def _of_all(level: Level, norm: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
+    """The rule of a norm that is of each of its images alone: those of all examples are as those of one."""
+    x, *others = args
+    if (
+        kwargs.get("training")
+        or any(one is True for one in others)
+        or any(map(level.holds, pytree.leaves((others, kwargs))))
+    ):
+        return looped(level, norm, args, kwargs)  # type: ignore[no-any-return]
+    whole = level.front(x)
+    made: Array = norm(ops.reshape(whole, (-1, *whole.shape[2:])), *others, **kwargs)
+    return ops.reshape(made, whole.shape)
+
+
+@mapped(_of_all)
 def batch_norm(
     x: Array,
     running_mean: Array | None = None,
@@ -181,6 +198,7 @@ def _empty(
     return y if activation is None else activation(y)
 
 
+@mapped(_of_all)
 def group_norm(
     x: Array,
     groups: int,

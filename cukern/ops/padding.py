@@ -11,8 +11,10 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.batched import Level
 from ..array.creation import arange, asarray, full_like
 from ..array.host_data import holds_array
+from ..array.mapping import mapped
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     normalize_axis,
@@ -136,6 +138,15 @@ def pad(
     return _along_axes(x, widths, lambda x, axis, side: _statistic(x, axis, side, mode, lengths[axis][side]))
 
 
+def _of_all(level: Level, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
+    """The rule of the paddings of an array by widths."""
+    x, widths, *how = args
+    if isinstance(how[0], list):
+        how[0] = [(0, 0), *how[0]]
+    result: Array = function(level.front(x), [(0, 0), *widths], *how, **kwargs)
+    return result
+
+
 def _pairs(value: Any, ndim: int, name: str) -> list[tuple[Any, Any]]:
     """A number, a pair, or a pair for each axis, as NumPy takes them."""
     if type(value) is int or type(value) is float:
@@ -191,6 +202,7 @@ def _within(x: Array, axis: int, start: int, count: int) -> Array:
     return part
 
 
+@mapped(_of_all)
 def _constant(x: Array, widths: Pairs, values: Pairs) -> Array:
     """Pad with constants: one launch if all are equal, else one for each axis."""
     padded = [axis for axis, width in enumerate(widths) if any(width)]
@@ -207,6 +219,7 @@ def _constant(x: Array, widths: Pairs, values: Pairs) -> Array:
     return recorded("pad", x, data, lambda g: g[key], lambda t: _constant(t, widths, zeros))
 
 
+@mapped(_of_all)
 def _extended(x: Array, widths: Pairs, mode: str) -> Array:
     before = [width[0] for width in widths]
     data = remap(x, _shape(x, widths), before, mode, order=x._planned().order)

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array.array import Array
+from ..array.batched import Batched, Level, in_progress, left
 from ..array.creation import asarray
 from ..array.host_data import holds_array
 from ..array.layout import fresh_layout, shape_of
@@ -115,6 +116,9 @@ class Distributions:
         shape = np.broadcast_shapes(*shapes) if size is None else shape_of(size)  # type: ignore[arg-type]
         if shapes and np.broadcast_shapes(shape, *shapes) != shape:
             raise ValueError(f"{kind}: parameters of shapes {shapes} do not broadcast to size {shape}")
+        if calls := in_progress():
+            drawing = partial(self._variates, like=like, offset=offset, part=part)
+            return _of_all(calls, partial(drawing, kind, wanted), shape, parameters)
         with on(self.device):
             (result,) = new((fresh_layout(self.device, wanted, shape),))
         n = math.prod(shape)
@@ -422,11 +426,33 @@ def _root(cov: Array, method: str) -> Array:
     return vectors * expand_dims(sqrt(clip(values, 0.0, None)), -2)
 
 
+def _of_all(
+    calls: Sequence[Level],
+    drawing: Callable[..., Array],
+    shape: tuple[int, ...],
+    parameters: Sequence[Parameter],
+) -> Array:
+    """Variates of one example of a batch, drawn for all; the parameters of each."""
+    wholes = list(parameters)
+    with tape.stop_recording():
+        for level in reversed(
+            calls
+        ):  # the innermost batch is in front of the example, and so behind those around it
+            arrays = [one for one in wholes if isinstance(one, Array)]
+            ndim = max([one.ndim for one in arrays], default=0)
+            wholes = [level.value(one, ndim) if isinstance(one, Array) else one for one in wholes]
+        with left():
+            made = drawing((*[level.size for level in calls], *shape), *wholes)
+    for level in calls:
+        made = level.batched(made)
+    return made
+
+
 def on_host(parameter: Parameter, dtype: Any = np.float64) -> Any:
     """The elements of a parameter that the host knows; None for an array on a GPU or of a captured step."""
     if not isinstance(parameter, Array):
         return np.asarray(parameter, dtype)
-    if not parameter.device.addressable or capture_hooks.recorder() is not None:
+    if type(parameter) is Batched or not parameter.device.addressable or capture_hooks.recorder() is not None:
         return None
     return parameter._data.astype(dtype, copy=False)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import dtypes, namespace
 from ..array.array import Array
+from ..array.batched import in_progress, left
 from ..array.creation import asarray
 from ..array.layout import fresh_layout, shape_of
 from ..device import Device, capture_hooks, current
@@ -110,6 +111,14 @@ class Generator(Transformed):
         self, kind: str, size: Size, dtype: dtypes.DType, *extra: float, located: Location = ()
     ) -> Array:
         shape = () if size is None else shape_of(size)  # type: ignore[arg-type]
+        if calls := in_progress():
+            with left():
+                made = self._draw(
+                    kind, (*[one.size for one in calls], *shape), dtype, *extra, located=located
+                )
+            for level in calls:
+                made = level.batched(made)
+            return made
         with on(self.device):
             (result,) = new((fresh_layout(self.device, dtype, shape),))
         if n := math.prod(shape):

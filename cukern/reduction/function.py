@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
+from ..array.batched import Level, level_of, levels
 from ..array.creation import asarray
 from ..array.deferred import trace, traced_threads
 from ..array.layout import layout_of
@@ -376,8 +377,10 @@ class Reduce:
                 )
             return plan
 
+        if levels and (level := level_of(arrays)) is not None:
+            y = self._of_all(level, mapped, arrays, scalars, axes, keepdims, result, parameter, empty)
+            return self.noted(mapped, arrays, scalars, axes, keepdims, parameter, y, tracking)
         if traced_threads and (active := trace()) is not None:
-            y: Array
             if self.in_rows(mapped, result):
                 y = active.reduction(self, mapped, arrays, scalars, axes, keepdims, result, parameter)
                 if y is not None:
@@ -394,6 +397,24 @@ class Reduce:
         if tracking is not None:
             self._record(plan, arrays, scalars, parameter, y, tracking)
         return y
+
+    def _of_all(
+        self,
+        level: Level,
+        mapped: Program,
+        arrays: Sequence[Array],
+        scalars: Sequence[Any],
+        axes: tuple[int, ...],
+        *how: Any,
+    ) -> Array:
+        """The reduction of one example of a batch, computed with all of them."""
+        ndim = max([one.ndim for one in arrays])
+
+        def compute() -> Array:
+            wholes = [level.value(one, ndim) for one in arrays]
+            return self.evaluate(mapped, wholes, scalars, tuple([axis + 1 for axis in axes]), *how)
+
+        return level.batched(level.run(compute))
 
     def in_rows(self, mapped: Program, result: DType) -> bool:
         """Whether the kernel of a row program may compute it."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray, ones_like
+from ..array.mapping import mapped, over_axis
 from ..autodiff import tape
 from ..elementwise.complex_rows import conjugated, imag, real
 from ..elementwise.fuse import fuse
@@ -489,6 +490,7 @@ _PEAK_AND_REST = Reduce(
 )
 
 
+@mapped(over_axis("axis"))
 def normalizers(x: Array, axis: int) -> tuple[Array, Array]:
     """The two terms of :func:`logsumexp` along an axis, in the accumulator's dtype, the axis with size 1.
 

@@ -13,6 +13,7 @@ from typing import Any
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout
+from ..array.mapping import mapped, over_axis
 from ..autodiff import tape
 from ..cache import Cache
 from ..elementwise.function import astype
@@ -118,6 +119,7 @@ def _is_long(x: Array, axis: int) -> bool:
     return n >= _LONG and x.size // n < 64
 
 
+@mapped(over_axis("axis"))
 def _derived(kind: str, g: Array, y: Array, axis: int) -> Array:
     """The cotangent of the argument from that of the result, and the result; recorded."""
     logs = kind == "log_softmax"
@@ -177,6 +179,7 @@ def _pushed(kind: str, t: Array, y: Array, axis: int) -> Array:
 
 
 @public
+@mapped(over_axis("axis"))
 def softmax(x: Array, /, axis: int = -1) -> Array:
     """exp(x) divided by its sum along an axis; NaN where all elements along the axis are -inf, or one is inf.
 
@@ -197,6 +200,7 @@ def softmax(x: Array, /, axis: int = -1) -> Array:
 
 
 @public
+@mapped(over_axis("axis"))
 def log_softmax(x: Array, /, axis: int = -1) -> Array:
     """The logarithm of :func:`softmax`, accurate where that is small; arguments and errors as there."""
     return _normalized("log_softmax", x, axis, _log_share)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..array import Array
+from ..array.batched import Batched
 from ..array.deferred import traced_threads
 from ..array.layout import Layout, layout
 from ..autodiff import tape
@@ -25,7 +26,7 @@ def repeated(x: Array, shape: tuple[int, ...]) -> Array:
     """:func:`broadcast_to`, faster if no tape records it; returns ``x`` if it has ``shape`` already."""
     if x.shape == shape:
         return x
-    if tape.recording((x,)):
+    if type(x) is Batched or tape.recording((x,)):
         return broadcast_to(x, shape)
     if type(x._storage) is Shared:
         return constants.repeated(x, shape)

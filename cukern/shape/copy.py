@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.batched import Batched
 from ..array.layout import Layout, fresh_layout, layout
 from ..array.operators import FUNCTIONS
 from ..cache import Cache
@@ -77,7 +78,9 @@ _contiguous: Cache[Any, tuple[Layout, Prepared | None]] = Cache()
 
 
 def reshaped(x: Array, sizes: tuple[int, ...]) -> Array:
-    """A copy of ``x`` in C order and another shape; tapes do not record it."""
+    """A copy of ``x`` in C order and another shape; tapes do not record it, but those around a call for a batch."""
+    if type(x) is Batched:
+        return x._level.batched(x._level.run(_copied, x._value, (x._level.size, *sizes)))
     own = x._layout or x._planned()
     if own.on_host:
         return Array._wrap(in_order(x.device, x._data).reshape(sizes), x.device)
@@ -92,8 +95,16 @@ def reshaped(x: Array, sizes: tuple[int, ...]) -> Array:
     return result
 
 
+def _copied(x: Array, sizes: tuple[int, ...]) -> Array:
+    result: Array = FUNCTIONS["reshape"](x, sizes, copy=True)
+    return result
+
+
 def contiguous(x: Array, order: tuple[int, ...] | None = None) -> Array:
     """A copy of ``x`` in C order, with its axes in another ``order`` if one is given; tapes do not record it."""
+    if type(x) is Batched:
+        moved = x if order is None else FUNCTIONS["permute_dims"](x, order)
+        return reshaped(moved, moved.shape)
     own = x._layout or x._planned()
     if own.on_host and own.size < LARGE:
         data = x._data if order is None else x._data.transpose(order)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.batched import Batched, innermost, is_logical
 from ..array.deferred import trace, traced_threads
 from ..array.layout import ALIGNMENT, Layout, fresh_layout, layout, memory_order
 from ..autodiff import tape
@@ -122,7 +124,7 @@ class _Join:
         order: the axes of the result in memory; that of all arrays, or C order, when None.
     """
 
-    __slots__ = ("_device", "_keys", "_operation", "_parts", "_whole")
+    __slots__ = ("_device", "_keys", "_mapped", "_operation", "_parts", "_whole")
 
     def __init__(
         self,
@@ -154,6 +156,13 @@ class _Join:
         kept = (*strides[:axis], *strides[axis + 1 :]) if adds_axis else strides
         #: The bytes before each array's part, and its copy, on a GPU.
         self._parts: list[tuple[int, Prepared | None]] = []
+        #: The join of all examples of a batch.
+        self._mapped: Callable[[Sequence[Array]], Array] | None = None
+        if is_logical(layouts):
+            self._mapped = partial(
+                stack if adds_axis else concat, axis=axis + 1, dtype=dtype, casting="unsafe"
+            )
+            return
         for one, start in zip(() if first.on_host else layouts, ends, strict=False):
             at = start * strides[axis]
             part = layout(one.device, dtype, one.shape, kept, at % ALIGNMENT == 0)
@@ -161,6 +170,16 @@ class _Join:
 
     def __call__(self, arrays: Sequence[Array]) -> Array:
         """The joined array, on tapes that track one of ``arrays``."""
+        result = self._joined(arrays)
+        if tape.opened and self._whole.floating and (tracking := tape.tracked(arrays)) is not None:
+            _, keys, tapes = tracking
+            tape.record_tracked(self._operation, keys, (result,), (), tapes)
+        return result
+
+    def _joined(self, arrays: Sequence[Array]) -> Array:
+        if (mapped := self._mapped) is not None:
+            level = innermost(arrays)
+            return level.batched(level.run(lambda: mapped([level.front(x) for x in arrays])))
         with on(self._device):
             result = Array._made(self._whole)
             for x, (offset, copy) in zip(arrays, self._parts, strict=False):
@@ -169,9 +188,6 @@ class _Join:
         if self._whole.on_host:
             for key, x in zip(self._keys, arrays, strict=True):
                 write(self._device, result._data[key], x._data)
-        if tape.opened and self._whole.floating and (tracking := tape.tracked(arrays)) is not None:
-            _, keys, tapes = tracking
-            tape.record_tracked(self._operation, keys, (result,), (), tapes)
         return result
 
     def _pull(self, cotangents: tape.Arrays, saved: object, needs: tuple[bool, ...]) -> list[Array | None]:
@@ -288,7 +304,7 @@ def unstack(x: Array, /, axis: int = 0) -> tuple[Array, ...]:
     axis = normalize_axis(axis, x.ndim, "unstack")
     whole = (slice(None),) * axis
     keys = [(*whole, i, ...) for i in range(x.shape[axis])]
-    if isinstance(x, Expr):
+    if isinstance(x, (Batched, Expr)):
         return tuple(x[key] for key in keys)
     return tuple(_taken_apart(x, "unstack", axis, keys, items(x, axis)))
 
@@ -314,7 +330,7 @@ def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) 
     if ends != sorted(ends):  # overlapping parts
         return [_part(x, axis, *part) for part in parts]
     keys = [(*(slice(None),) * axis, slice(*part)) for part in parts]
-    if isinstance(x, Expr):
+    if isinstance(x, (Batched, Expr)):
         return [x[key] for key in keys]
     if x.device.addressable:
         views = [view(x, x._data[key]) for key in keys]
@@ -365,7 +381,7 @@ def _lying_so(parts: Sequence[Array], shape: tuple[int, ...], axis: int) -> Arra
     """A GPU's array of this shape that consists of ``parts`` along an axis, if they lie in one memory so; else None."""
     first, layouts = parts[0], [part._layout or part._planned() for part in parts]
     own, storage = layouts[0], first._storage
-    if own.on_host or not own.size:
+    if own.on_host or not own.size or is_logical(layouts):
         return None
     strides = list(own.strides)
     if own.ndim < len(shape):

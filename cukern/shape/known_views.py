@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..array import Array
+from ..array.batched import Batched
 from ..array.deferred import trace, traced_threads
 from ..array.layout import ALIGNMENT, Layout, layout
+from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..autodiff.cotangents import Parts
 from ..cache import Cache
@@ -137,6 +139,41 @@ def _linear_operation(
     return tape.Operation(name, (own,), (result,), pull, jvp=push)
 
 
+class Examples:
+    """The array of all examples of a batch, with the methods by which a view is taken of one."""
+
+    def __init__(self, whole: Array) -> None:
+        self._whole = whole
+
+    def reshape(self, sizes: tuple[int, ...]) -> Any:
+        """The view of each in another shape, or a copy."""
+        return FUNCTIONS["reshape"](self._whole, (len(self._whole), *sizes))
+
+    def transpose(self, order: Sequence[int] | None = None) -> Any:
+        """The view with the axes of each in another order, by default reversed."""
+        axes = range(self._whole.ndim - 1)[::-1] if order is None else order
+        return FUNCTIONS["permute_dims"](self._whole, (0, *[axis + 1 for axis in axes]))
+
+    def squeeze(self, axes: Sequence[int]) -> Any:
+        """The view without these axes."""
+        return FUNCTIONS["squeeze"](self._whole, tuple([axis + 1 for axis in axes]))
+
+    def view(self) -> Any:
+        """The view of all."""
+        return FUNCTIONS["broadcast_to"](self._whole, self._whole.shape)
+
+    def broadcast(self, shape: tuple[int, ...]) -> Any:
+        """The view of each that is broadcast to a shape."""
+        one = self._whole.shape[1:]
+        added = tuple(range(1, 1 + len(shape) - len(one)))
+        return FUNCTIONS["broadcast_to"](
+            FUNCTIONS["expand_dims"](self._whole, added), (len(self._whole), *shape)
+        )
+
+    def __getitem__(self, key: tuple[Any, ...]) -> Any:
+        return FUNCTIONS["getitem"](self._whole, (slice(None), *key))
+
+
 def viewed(
     x: Array,
     take: Callable[[Any], Any],
@@ -156,8 +193,13 @@ def viewed(
     """
     if not isinstance(x, Array):
         return take(x)
+    made: Array
+    if type(x) is Batched:
+        level = x._level
+        made = level.batched(level.run(take, Examples(level.value(x))))
+        return recorded_by(x, made, vjp, key, again)
     if traced_threads and (active := trace()) is not None and (pending := active.view(x, take)) is not None:
-        made: Array = recorded_by(x, pending, vjp, key, again)
+        made = recorded_by(x, pending, vjp, key, again)
         return made
     data = take(x._data)
     own = x._layout or x._planned()

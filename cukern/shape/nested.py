@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.batched import level_of
 from ..array.creation import asarray, full
 from ..array.host_data import holds_array
 from ..array.operators import FUNCTIONS
@@ -68,7 +69,11 @@ def assembled(items: Any, dtype: dtypes.DType | None, device: Device | None) -> 
     arrays = [leaf for leaf in leaves if isinstance(leaf, Array)]
     where = arrays[0].device if device is None else device
     wanted = dtypes.result_type(*leaves) if dtype is None else dtype
-    if not tape.recording(arrays) and (made := _joined(where, items, wanted)) is not None:
+    if (
+        level_of(arrays) is None
+        and not tape.recording(arrays)
+        and (made := _joined(where, items, wanted)) is not None
+    ):
         return made  # type: ignore[no-any-return]
     return _stacked(items, wanted, where)
 

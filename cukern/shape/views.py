@@ -13,9 +13,11 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from ..array import Array
+from ..array.batched import Level
 from ..array.creation import arange
 from ..array.deferred import traced_threads
 from ..array.layout import Layout
+from ..array.mapping import mapped
 from ..autodiff.state import opened
 from ..cache import Cache
 from ..elementwise.fuse import fuse
@@ -34,7 +36,7 @@ from ..elementwise.table import where
 from ..kernel.by_numpy import by_numpy
 from ..kernel.strides import broadcast_shapes, collapse
 from .copy import reshaped
-from .known_views import known, recorded_by, viewed
+from .known_views import Examples, known, recorded_by, viewed
 from .remap import remap
 
 Shape = SupportsIndex | Sequence[SupportsIndex]
@@ -336,7 +338,7 @@ def broadcast_to(x: Array, /, shape: Shape) -> Array:
 
 def _broadcast(shape: tuple[int, ...], device: Any, data: Any) -> Any:
     """The view of an ndarray or a symbol that is broadcast to a shape."""
-    if isinstance(data, Expr):
+    if isinstance(data, (Expr, Examples)):
         return data.broadcast(shape)
     return (np if isinstance(data, np.ndarray) else device.xp).broadcast_to(data, shape)
 
@@ -404,6 +406,12 @@ def roll(x: Array, /, shift: int | Sequence[int] | Array, axis: int | Sequence[i
     return _rolled(x, tuple(indices))
 
 
+def _rolled_of_all(level: Level, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
+    x, shifts = args
+    return _rolled(level.front(x), (0, *shifts))
+
+
+@mapped(_rolled_of_all)
 def _rolled(x: Array, shifts: tuple[int, ...]) -> Array:
     """``x`` shifted cyclically by a number of positions along each axis."""
     before = [shift % max(1, n) for shift, n in zip(shifts, x.shape, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from numbers import Real
@@ -9,11 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import dtypes
+from ... import dtypes, pytree
 from ... import namespace as ops
 from ...array import Array
+from ...array.batched import Level
 from ...array.creation import full, zeros, zeros_like
 from ...array.layout import Layout
+from ...array.mapping import looped, mapped
 from ...autodiff import tape
 from ...cache import Cache
 from ...elementwise.operands import recorded_many
@@ -297,6 +300,24 @@ def _key(matrices: Sequence[Any], *numbers: Any) -> Any:
     return (*[one._layout or one._planned() for one in matrices], *numbers, *map(type, numbers))
 
 
+def _of_all(level: Level, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The rule of :func:`attention`: the batch is one more leading axis."""
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    given, rank = bound.arguments, max([one.ndim for one in args[:3]], default=0)
+    places = ("q", "k", "v", "bias", "mask")
+    others = [one for name, one in given.items() if name not in places]
+    if any(map(level.holds, pytree.leaves(others))) or rank < 3:
+        return looped(level, function, args, kwargs)
+    for name in places:
+        if isinstance(given.get(name), Array):
+            given[name] = level.value(given[name], rank)
+    if not any(map(level.holds, args[:3])):  # then a bias or a mask is
+        q = given["q"]
+        given["q"] = level.front(ops.expand_dims(q, tuple(range(rank - q.ndim))))
+    return function(*bound.args, **bound.kwargs)
+
+
+@mapped(_of_all)
 def attention(
     q: Array,
     k: Array,

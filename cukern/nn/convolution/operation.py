@@ -10,6 +10,7 @@ from typing import Any
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
+from ...array.batched import levels
 from ...array.layout import Layout
 from ...autodiff import tape
 from ...elementwise.function import pulled, pushed
@@ -69,7 +70,7 @@ class _Convolution(Function):
             if of_bias and of_bias[0] is not None:
                 dbias = ops.sum(of_bias[0], (0, *range(2, len(shape))))
         dx = dweight = None
-        recorded = tape.opened
+        recorded = tape.opened or levels
         if g is not None and weight is not None:
             own = windows, image.shape[2:], not transposed, is_channels_last(image), None
             dx = _Convolution.apply(g, weight, None, *own) if recorded else convolve(g, weight, (), *own)
@@ -92,6 +93,49 @@ class _Convolution(Function):
         read = [ops.reshape(one, column) if one.ndim == 1 else one for one in then]
         tangents = [dy, None if dbias is None else ops.reshape(dbias, column)][: len(ctx.made.inputs)]
         return pushed(ctx.made, ctx.needs, ctx.back, tangents, read)[0]
+
+    @staticmethod
+    def vmap(
+        size: int,
+        batched: tuple[bool, ...],
+        x: Array,
+        weight: Array,
+        bias: Array | None,
+        windows: Windows,
+        *options: Any,
+    ) -> Array:
+        """The images of all examples as those of one; where weights differ, as groups of channels of one."""
+        made: Array
+        if not (batched[1] or batched[2]):
+            made = _Convolution.apply(_folded(x), weight, bias, windows, *options)
+            return ops.reshape(made, (*x.shape[:2], *made.shape[1:]))
+        x, weight = _of_each(x, size, batched[0]), _of_each(weight, size, batched[1])
+        if bias is not None:
+            bias = ops.reshape(_of_each(bias, size, batched[2]), (-1,))
+        grouped = windows._replace(groups=windows.groups * size)
+        made = _Convolution.apply(_in_groups(x), _folded(weight), bias, grouped, *options)
+        return _apart(made, size)
+
+
+def _folded(x: Array) -> Array:
+    """The images of all examples of a batch as those of one."""
+    return ops.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
+
+
+def _in_groups(x: Array) -> Array:
+    """Arrays of all examples (batch, a, b, ...) as one of (a, batch * b, ...)."""
+    moved = ops.moveaxis(x, 0, 1)
+    return ops.reshape(moved, (moved.shape[0], -1, *moved.shape[3:]))
+
+
+def _of_each(x: Array, size: int, batched: bool) -> Array:
+    """The array of all examples, of which each has ``x`` if it is not ``batched``."""
+    return x if batched else ops.broadcast_to(x, (size, *x.shape))
+
+
+def _apart(x: Array, size: int) -> Array:
+    """The inverse of :func:`_in_groups`."""
+    return ops.moveaxis(ops.reshape(x, (x.shape[0], size, -1, *x.shape[2:])), 1, 0)
 
 
 class _Weights(Function):
@@ -128,6 +172,19 @@ class _Weights(Function):
             parts.append(_Weights.apply(output, d_image, *ctx.own))
         made: Array = functools.reduce(ops.add, parts)
         return made
+
+    @staticmethod
+    def vmap(
+        size: int, batched: tuple[bool, ...], output: Array, image: Array, windows: Windows, *options: Any
+    ) -> Array:
+        """The channels of all examples as groups of those of one."""
+        output, image = (
+            _in_groups(_of_each(one, size, own))
+            for one, own in zip((output, image), batched[:2], strict=True)
+        )
+        grouped = windows._replace(groups=windows.groups * size)
+        made: Array = _Weights.apply(output, image, grouped, *options)
+        return ops.reshape(made, (size, -1, *made.shape[1:]))
 
 
 @lru_cache(maxsize=1024)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
 from ... import namespace as ops
 from ...array import Array
+from ...array.batched import Level
 from ...array.creation import ones, zeros
+from ...array.mapping import mapped
 from ...autodiff import recompute, tape
 from ...cache import Cache
 from ...device import Device
@@ -195,6 +198,21 @@ def _pull_sum(
     return [*(dx if need else None for need in needs[:2]), *of_numbers]
 
 
+def of_all(level: Level, norm: Callable[..., Array], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:
+    """The rule of a norm of rows: weights of each example are multiplied behind it."""
+    bound = inspect.signature(norm).bind(*args, **kwargs)
+    given = bound.arguments
+    x = given["x"] = level.front(given["x"])
+    last = {name: given.pop(name) for name in ("weight", "bias") if level.holds(given.get(name))}
+    if "weight" in last and given.get("bias") is not None:
+        last["bias"] = given.pop("bias")
+    y = norm(**given)
+    for name, combine in (("weight", ops.multiply), ("bias", ops.add)):
+        if name in last:
+            y = combine(y, level.value(last[name], x.ndim - 1))
+    return y
+
+
 def _shaped(gradient: Array | None, like: Array | None) -> Array | None:
     """A gradient with the shape of ``like``; None if there is none."""
     if gradient is None or like is None or gradient.shape == like.shape:
@@ -202,6 +220,7 @@ def _shaped(gradient: Array | None, like: Array | None) -> Array | None:
     return ops.reshape(gradient, like.shape)
 
 
+@mapped(of_all)
 def layer_norm(
     x: Array,
     normalized_shape: int | Sequence[int],

@@ -7,12 +7,14 @@ from typing import Any
 
 from ...array import Array
 from ...array.creation import ones
+from ...array.mapping import mapped
 from ...device import Device
 from ..fused import require_eps
 from ..module import Module, Parameter
-from .function import normalized, require_normalized_shape, require_residual
+from .function import normalized, of_all, require_normalized_shape, require_residual
 
 
+@mapped(of_all)
 def rms_norm(
     x: Array, normalized_shape: int | Sequence[int], weight: Array | None = None, eps: float | None = None
 ) -> Array:

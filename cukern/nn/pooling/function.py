@@ -45,6 +45,12 @@ class _Pool2d(Function):
         (winners,) = ctx.saved_arrays
         return _pooled(dx, winners, ctx.windows)
 
+    @staticmethod
+    def vmap(size: int, batched: tuple[bool, ...], x: Array, windows: Windows, maximum: bool) -> Array:
+        """The images of all examples as those of one."""
+        made: Array = _Pool2d.apply(ops.reshape(x, (-1, *x.shape[2:])), windows, maximum)
+        return ops.reshape(made, (*x.shape[:2], *made.shape[1:]))
+
 
 class _Pool2dGradient(Function):
     """Linear in ``dy``: of a maximum each element is added to its window's winner, and gets its own cotangent there."""

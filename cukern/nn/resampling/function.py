@@ -39,6 +39,12 @@ class _Resampled(Function):
         first, second, third = ctx.axes
         return _Resampled.apply(dy, (first.transposed, second.transposed, third.transposed)), None
 
+    @staticmethod
+    def vmap(size: int, batched: tuple[bool, ...], x: Array, axes: tuple[Band, Band, Band]) -> Array:
+        """Leading axes are of many images anyway."""
+        result: Array = _Resampled.apply(x, axes)
+        return result
+
 
 def resampled(x: Array, axes: Sequence[Band]) -> Array:
     """The last one to three axes of ``x`` multiplied by one matrix each."""

@@ -204,7 +204,13 @@ def layout_dtype(case: Case) -> Any:
     return next(d for d in (ck.float32, ck.int64, ck.bool_) if dtypes.info(d).kind in case.kinds)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.id, marks=() if _FIRST[case.name] is case else pytest.mark.thorough)
+        for case in CASES
+    ],
+)
 def test_values_in_every_layout(device: ck.Device, case: Case) -> None:
     dtype = layout_dtype(case)
     arguments = drawn(case, dtype)

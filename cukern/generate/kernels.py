@@ -5,7 +5,6 @@ On GPUs they let the next kernel begin at once, and quantise activations to 8 bi
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, NamedTuple
 
 from .. import dtypes
@@ -13,9 +12,8 @@ from ..array import Array
 from ..array.creation import empty
 from ..array.deferred import about_to_write
 from ..device import Device
-from ..device.interface import CompiledFunction
 from ..kernel import Kernel
-from ..kernel.plan import launch, on, serial
+from ..kernel.plan import compiled, launch, on, serial
 from ..kernel.sizes import divide_up, power_of_two
 from ..nn import KeyValueCache
 from ..quant.kinds import Kind
@@ -49,11 +47,6 @@ _PACK = 4
 _ROUNDED = 8
 
 
-@cache
-def _bound(kernel: Kernel, device: Device, **variables: Any) -> CompiledFunction:
-    return kernel.bind(device, **variables).function
-
-
 def add_norm(
     x: Array, delta: Array | None, weight: Array, eps: float, post: Array | None, kind: Kind | None = None
 ) -> Any:
@@ -79,7 +72,7 @@ def add_norm(
             if kind is not None
             else empty(x.shape, dtypes.float32, device)
         )
-        function = _bound(
+        function = compiled(
             _ADD_NORM,
             device,
             elem=dtypes.float32,
@@ -143,7 +136,7 @@ def append_heads(
     rows = batch * length * (heads + 2 * key_heads)
     threads, block = (1, 1) if serial(device) else (32, _HEADS_THREADS)
     queries = empty((batch, heads, length, features), cache.keys.dtype, device)
-    function = _bound(
+    function = compiled(
         _HEADS,
         device,
         elem=cache.keys.dtype,
@@ -219,7 +212,7 @@ def attend(
     group = width // features // key_heads
     many = 2 * group * features > _GROUP_FEATURES
     warps, shares = _ATTEND_WARPS[many], 1 if many or group % _SHARES else _SHARES
-    function = _bound(
+    function = compiled(
         _ATTEND,
         device,
         elem=cache.keys.dtype,
@@ -264,7 +257,7 @@ def gated_planes(gate: Array, up: Array, activation: str, kind: Kind) -> Planes:
     """
     device, columns = gate.device, gate.shape[-1]
     packs = gate.size // _ROUNDED
-    function = _bound(_GATED, device, block=_GATED_THREADS, gate=activation, kind=kind.header)
+    function = compiled(_GATED, device, block=_GATED_THREADS, gate=activation, kind=kind.header)
     step = gate._data.strides[-2] // gate.itemsize
     with on(device):
         planes = planes_like(gate.size // columns, columns, kind, device)

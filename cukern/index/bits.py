@@ -13,11 +13,11 @@ from ..elementwise.logic import bitwise_and, bitwise_right_shift
 from ..elementwise.operands import normalize_axis, public, require_array
 from ..kernel import Kernel
 from ..kernel.by_numpy import by_numpy
-from ..kernel.plan import allocate
+from ..kernel.plan import allocate, compiled
 from ..kernel.sizes import divide_up
 from ..shape.joins import concat
 from ..shape.views import expand_dims, moveaxis, reshape
-from .gather_scatter import WORDS, aligned, bound, launch_2d
+from .gather_scatter import WORDS, aligned, launch_2d
 
 __all__ = ["packbits", "unpackbits"]
 
@@ -84,8 +84,8 @@ def _packed(x: Array, bitorder: Order) -> Array:
     result = allocate(device, (*x.shape[:-1], divide_up(n, 8)), dtypes.uint8)
     full = n % (8 * _BYTES) == 0 and aligned(16, x.itemsize, 16, (data,)) == 16
     items = _BYTES if full else 1
-    kernel = bound(
-        _PACKBITS, device, 256, name=f"packbits_{8 * x.itemsize}_{items}", items=items, word=WORDS[x.itemsize],
+    kernel = compiled(
+        _PACKBITS, device, block=256, name=f"packbits_{8 * x.itemsize}_{items}", items=items, word=WORDS[x.itemsize],
         align=16 if full else x.itemsize, big=bitorder == "big",
     )  # fmt: skip
     if result.size:

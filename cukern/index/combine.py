@@ -21,13 +21,12 @@ from ..device.interface import Prepared
 from ..dtypes import DType
 from ..elementwise.function import astype
 from ..kernel import Kernel
-from ..kernel.plan import on, operands, raw, serial, zeroed, zeros
+from ..kernel.plan import compiled, on, operands, raw, serial, zeroed, zeros
 from ..kernel.sizes import divide_up, index_type, power_of_two
 from .gather_scatter import (
     GRID_Y,
     Order,
     aligned,
-    bound,
     columns,
     ordered,
     picked_along,
@@ -203,8 +202,8 @@ def _launches(
 
     def prepare(stage: str, rows: int, tail: Sequence[int], **more: Any) -> Prepared:
         name = f"{how}_{stage}_rows_{dtypes.info(dtype).name}_{block}"
-        function = bound(
-            _KERNELS[stage], device, block, name=name, elem=dtype, join=JOINS[how], identity=_IDENTITIES[how],
+        function = compiled(
+            _KERNELS[stage], device, block=block, name=name, elem=dtype, join=JOINS[how], identity=_IDENTITIES[how],
             **variables, **more,
         )  # fmt: skip
         grid = (divide_up(rows, groups), min(blocks_y, GRID_Y), 1)

@@ -6,7 +6,7 @@ order of sums depends only on the indices, and no float is added by an atomic.
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -21,7 +21,7 @@ from ..device import Device, capture_hooks
 from ..device.interface import CompiledFunction, Prepared, Style
 from ..dtypes import DType
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch, on, serial, shares, threads
+from ..kernel.plan import allocate, compiled, launch, on, serial, shares, threads
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up, index_type, power_of_two
 from ..text import Dim3
 from .kept import kept, kept_of
@@ -97,12 +97,6 @@ def aligned(row_bytes: int, unit: int, widest: int, datas: tuple[Any, ...]) -> i
     return max(unit, min(widest, bits & -bits))
 
 
-@cache
-def bound(kernel: Kernel, device: Device, block: int, **variables: Any) -> CompiledFunction:
-    """The compiled kernel, cached."""
-    return kernel.bind(device, block=block, **variables).function
-
-
 def launch_2d(
     device: Device, function: CompiledFunction, blocks: int, block: int, *values: Any, blocks_y: int = 1
 ) -> None:
@@ -135,10 +129,10 @@ def _gathering(
 ) -> _Launch:
     total = outer * count
     piece = max(1, HOST_PIECE // words) if s.block == 1 else s.rows
-    kernel = bound(
+    kernel = compiled(
         _GATHER,
         device,
-        s.block,
+        block=s.block,
         lanes=s.lanes,
         rows=s.rows,
         items=s.items,
@@ -276,8 +270,8 @@ def segments(
     with on(device):
         result = allocate(device, (n,), dtype)
         block, piece, blocks = shares(device, n, HOST_PIECE)
-        function = bound(
-            _SEGMENTS[what], device, block, name=f"segment_{what}_{block}", source=cxx_name(data),
+        function = compiled(
+            _SEGMENTS[what], device, block=block, name=f"segment_{what}_{block}", source=cxx_name(data),
             result=cxx_name(result), clip=clips(device) and what == "keys",
         )  # fmt: skip
         if n:
@@ -295,7 +289,7 @@ def between(device: Device, offsets: Any, count: int) -> tuple[Any, Any]:
     with on(device):
         keys, starts = allocate(device, (count,), dtype), allocate(device, (size + 1,), dtype)
         types = {"source": cxx_name(offsets), "result": cxx_name(keys)}
-        function = bound(_ROWS, device, 256, name="segment_rows_256", **types)
+        function = compiled(_ROWS, device, block=256, name="segment_rows_256", **types)
         blocks = divide_up(max(count, size + 1), 256)
         launch_2d(device, function, blocks, 256, offsets, keys, starts, count, size)
     return keys, starts
@@ -326,8 +320,8 @@ def columns(
     block = threads(device, 256)
     piece = max(_HOST_COLUMNS, divide_up(inner * outer, 16)) if block == 1 else 1
     total = outer * divide_up(inner, piece)
-    kernel = bound(
-        _SCATTER_COLUMNS, device, block, name=f"{name}_columns_{dtypes.info(x.dtype).name}_{block}", elem=x.dtype,
+    kernel = compiled(
+        _SCATTER_COLUMNS, device, block=block, name=f"{name}_columns_{dtypes.info(x.dtype).name}_{block}", elem=x.dtype,
         out=cxx_name(target), index_type=cxx_name(indices), index=index_type(x.size, target.size), join=join, each=each,
         single_inner=inner == 1, clip=clips(device),
     )  # fmt: skip
@@ -379,8 +373,8 @@ def _picking(
 ) -> tuple[CompiledFunction, int, tuple[int, ...]]:
     """The kernel of :func:`picked_along` for ``total`` indices, the blocks, and the numbers that it takes."""
     mode, index = "flat" if flat else "gather", index_type(total + (1 << 20), outer * size * inner)
-    kernel = bound(
-        _GATHER_ALONG, device, block, name=f"{mode}_along_{dtypes.info(element).name}", elem=element,
+    kernel = compiled(
+        _GATHER_ALONG, device, block=block, name=f"{mode}_along_{dtypes.info(element).name}", elem=element,
         index_type=dtypes.info(index_dtype).cxx, index=index, flat=flat, single=outer == 1, single_inner=inner == 1,
         clip=clip,
     )  # fmt: skip
@@ -402,8 +396,8 @@ def best_of_each(values: Array, mode: Literal["min", "max"], indices: Any, size:
     starts = order.starts(size)._data
     with on(device):
         result = allocate(device, (size,), dtypes.int64)
-        kernel = bound(
-            _PICK_SORTED, device, 256, elem=values.dtype, name=f"pick_{mode}_{dtypes.info(values.dtype).name}",
+        kernel = compiled(
+            _PICK_SORTED, device, block=256, elem=values.dtype, name=f"pick_{mode}_{dtypes.info(values.dtype).name}",
             mode=mode, starts=cxx_name(starts), winner=cxx_name(result),
         )  # fmt: skip
         if size:
@@ -419,8 +413,8 @@ def _winners(device: Device, mode: str, values: Array | None, indices: Any, size
         result[...] = -1
         block = threads(device, 256)
         elem = dtypes.int64 if values is None else values.dtype
-        kernel = bound(
-            _PICK, device, block, elem=elem, name=f"pick_{mode}_{dtypes.info(elem).name}", mode=mode,
+        kernel = compiled(
+            _PICK, device, block=block, elem=elem, name=f"pick_{mode}_{dtypes.info(elem).name}", mode=mode,
             index_type=cxx_name(indices), winner=cxx_name(result), clip=clips(device),
         )  # fmt: skip
         if count:
@@ -445,9 +439,9 @@ def put_rows(x: Array, indices: Any, target: Any, outer: int, size: int, inner: 
         lanes = moving("simt", words).lanes
         dense = size <= _SPARSE * count
         order = last_of_each(device, indices, size) if dense else ordered(device, indices, size).indices
-        kernel = bound(
-            _PUT, device, 256, name=f"put_{8 * unit}", lanes=lanes, word=WORDS[unit], index_type=cxx_name(indices),
-            order=cxx_name(order), by_winner=dense, clip=True,
+        kernel = compiled(
+            _PUT, device, block=256, name=f"put_{8 * unit}", lanes=lanes, word=WORDS[unit],
+            index_type=cxx_name(indices), order=cxx_name(order), by_winner=dense, clip=True,
         )  # fmt: skip
         blocks = divide_up(outer * count, 256 // lanes)
         arrays, numbers = (data, indices, order, target), (outer * count, size, count, words)
@@ -460,8 +454,8 @@ def put_number(x: Array, indices: Any, value: Any, outer: int, size: int, inner:
     total = outer * indices.size
     if not total * inner:
         return
-    kernel = bound(
-        _PUT_NUMBER, device, 256, name=f"put_number_{8 * x.itemsize}", lanes=lanes, word=WORDS[x.itemsize],
+    kernel = compiled(
+        _PUT_NUMBER, device, block=256, name=f"put_number_{8 * x.itemsize}", lanes=lanes, word=WORDS[x.itemsize],
         index_type=cxx_name(indices), clip=clips(device),
     )  # fmt: skip
     number = int(np.array(value, x.dtype).view(f"u{x.itemsize}").item())
@@ -481,7 +475,7 @@ def ranges(device: Device, first: Any, counts: Any) -> tuple[Array, Array]:
     result = allocate(device, (total,), dtypes.int64), allocate(device, (total,), dtypes.int64)
     if total:
         lanes = min(256, power_of_two(divide_up(total, 4 * rows)))
-        kernel = bound(_RANGES, device, 256, name=f"ranges_{lanes}", lanes=lanes)
+        kernel = compiled(_RANGES, device, block=256, name=f"ranges_{lanes}", lanes=lanes)
         inputs = [asarray(data, device=device)._data for data in (first, starts)]
         launch_2d(device, kernel, divide_up(rows * lanes, 256), 256, *inputs, *result, rows)
     return Array._wrap(result[0], device), Array._wrap(result[1], device)

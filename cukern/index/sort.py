@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -16,8 +15,6 @@ from ..array.creation import asarray, device_of
 from ..array.mapping import mapped, over_axis
 from ..autodiff import tape
 from ..device import Device
-from ..device.interface import CompiledFunction
-from ..dtypes import DType
 from ..elementwise.complex_rows import imag, real
 from ..elementwise.function import astype
 from ..elementwise.operands import normalize_axis, public, recorded, require_array
@@ -25,7 +22,7 @@ from ..elementwise.table import isnan
 from ..errors import DeviceError
 from ..kernel import Kernel
 from ..kernel.by_numpy import by_numpy
-from ..kernel.plan import allocate, launch, new, on, threads
+from ..kernel.plan import allocate, compiled, launch, new, on, threads
 from ..kernel.sizes import divide_up
 from ..shape.views import moveaxis, reshape
 
@@ -76,13 +73,6 @@ def _order(keys: Sequence[Array], descending: bool) -> Array:
     return order
 
 
-@cache
-def _permuting(device: Device, dtype: DType, mode: str) -> tuple[CompiledFunction, int]:
-    block = threads(device, 256)
-    name = f"{mode}_rows_{dtypes.info(dtype).name}_{block}"
-    return _PERMUTE.bind(device, name=name, elem=dtype, block=block, mode=mode).function, block
-
-
 def permuted(x: Array, indices: Array, mode: Literal["gather", "scatter"]) -> Array:
     """Permute each row of ``x``; differentiable.
 
@@ -94,7 +84,9 @@ def permuted(x: Array, indices: Array, mode: Literal["gather", "scatter"]) -> Ar
     device = x.device
     result = allocate(device, x.shape, x.dtype)
     if x.size:
-        kernel, block = _permuting(device, x.dtype, mode)
+        block = threads(device, 256)
+        name = f"{mode}_rows_{dtypes.info(x.dtype).name}_{block}"
+        kernel = compiled(_PERMUTE, device, name=name, elem=x.dtype, block=block, mode=mode)
         piece = _HOST_PIECE if block == 1 else 1
         arrays = (x.contiguous()._data, indices.contiguous()._data, result)
         values = (*arrays, x.size, x.shape[-1], piece)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from ..device.interface import CompiledFunction, Prepared
 from ..dtypes import DType
 from ..errors import DeviceError
 from ..text import Dim3
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
 
 _kept: dict[str, Cache[Any, Any]] = {}
 
@@ -95,6 +99,12 @@ def shares(device: Device, count: int, piece: int, most: int = 256) -> tuple[int
     """
     block, own = (1, piece) if serial(device) else (most, 1)
     return block, own, -(-count // (block * own))
+
+
+@cache
+def compiled(kernel: Kernel, device: Device, **variables: Any) -> CompiledFunction:
+    """A kernel that is bound to a device and to template variables, once."""
+    return kernel.bind(device, **variables).function
 
 
 def launch(

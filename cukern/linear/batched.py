@@ -6,7 +6,6 @@ cuSOLVER decomposes one matrix after another. Source: Golub and Van Loan, "Matri
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any
 
 from .. import dtypes
@@ -20,7 +19,7 @@ from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.table import abs, equal, log, where
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch, on
+from ..kernel.plan import allocate, compiled, launch, on
 from ..kernel.sizes import divide_up
 from ..reduction.rows import prod, sum
 from ..shape.joins import concat
@@ -68,23 +67,10 @@ def _numbers(dtype: DType) -> dict[str, Any]:
     return {"elem": dtype, "real": dtypes.info(row.real).cxx, "is_complex": row.kind == "c"}
 
 
-@cache
-def _eliminating(device: Device, dtype: DType, block: int, panel: int) -> CompiledFunction:
-    name = f"eliminate_{dtypes.info(dtype).name}_{block}_{panel}"
-    return _ELIMINATE.bind(device, name=name, block=block, panel=panel, **_numbers(dtype)).function
-
-
-@cache
 def _of_small(what: str, device: Device, dtype: DType, lanes: int, **variables: Any) -> CompiledFunction:
     name = "_".join(map(str, (what, dtypes.info(dtype).name, lanes, *variables.values())))
-    kernel = _SMALL[what].bind(device, name=name, block=_THREADS, lanes=lanes, **variables, **_numbers(dtype))
-    return kernel.function
-
-
-@cache
-def _substituting(device: Device, dtype: DType, panel: int) -> CompiledFunction:
-    name = f"substitute_{dtypes.info(dtype).name}_{panel}"
-    return _SUBSTITUTE.bind(device, name=name, elem=dtype, block=_COLUMNS, panel=panel).function
+    own = {"lanes": lanes, **variables, **_numbers(dtype)}
+    return compiled(_SMALL[what], device, name=name, block=_THREADS, **own)
 
 
 def _panel(dtype: DType, n: int) -> int:
@@ -104,7 +90,8 @@ def eliminated(a: Array) -> tuple[Any, Any]:
     exchanges, panel = allocate(device, (len(data),), dtypes.int32), _panel(dtype, n)
     for first in range(0, n, panel):
         block = max(32, 1 << (n - first - 1).bit_length())
-        kernel = _eliminating(device, dtype, block, panel)
+        name = f"eliminate_{dtypes.info(dtype).name}_{block}_{panel}"
+        kernel = compiled(_ELIMINATE, device, name=name, block=block, panel=panel, **_numbers(dtype))
         launch(device, kernel, len(data), block, (data, exchanges, n, width, first))
         end = first + panel
         if end < n:
@@ -127,7 +114,9 @@ def solutions(a: Array, b: Array) -> Array:
     data, _ = eliminated(concat([a, b], axis=-1))
     device, dtype, panel = a.device, a.dtype, _panel(a.dtype, n)
     result = allocate(device, (len(data), n, columns), dtype)
-    kernel, grid = _substituting(device, dtype, panel), (len(data), divide_up(columns, _COLUMNS), 1)
+    name = f"substitute_{dtypes.info(dtype).name}_{panel}"
+    kernel = compiled(_SUBSTITUTE, device, name=name, elem=dtype, block=_COLUMNS, panel=panel)
+    grid = len(data), divide_up(columns, _COLUMNS), 1
     for first in reversed(range(0, n, panel)):
         launch(device, kernel, grid, _COLUMNS, (data, result, n, n + columns, first))
         if first:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +14,7 @@ from ..array import Array
 from ..array.creation import arange, asarray
 from ..array.creation import zeros as zeros_of
 from ..autodiff import tape
-from ..device import Device
-from ..device.interface import CompiledFunction, Style
-from ..dtypes import DType
+from ..device.interface import Style
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import public, require_array
@@ -27,7 +24,7 @@ from ..index.search import searchsorted
 from ..index.take import index_add
 from ..kernel import Kernel
 from ..kernel.by_numpy import by_numpy
-from ..kernel.plan import allocate, launch, serial, zeros
+from ..kernel.plan import allocate, compiled, launch, serial, zeros
 from ..kernel.sizes import divide_up
 from ..reduction.rows import any, max, min, sum
 from ..shape.views import flip, reshape
@@ -59,27 +56,15 @@ def shape_for(style: Style, n: int, bins: int) -> Shape:
     return Shape(256, "shared" if bins <= _SHARED else "global", int(np.maximum(4096, divide_up(n, 2048))))
 
 
-@cache
-def _bound(
-    device: Device, source: DType, edge: DType | None, compute: DType, rule: str, mode: str, block: int
-) -> CompiledFunction:
-    return _KERNEL.bind(
-        device,
-        name=f"histogram_{rule}_{mode}_{dtypes.info(source).name}_{block}",
-        block=block,
-        rule=rule,
-        mode=mode,
-        source=dtypes.info(source).cxx,
-        edge="" if edge is None else dtypes.info(edge).cxx,
-        compute=dtypes.info(dtypes.info(compute).acc).cxx,
-    ).function
-
-
 def _launch(x: Array, edges: Array | None, bins: int, rule: str, shape: Shape, result: Any) -> None:
     x = x.contiguous()
     kind = None if edges is None else edges.dtype
     compute = x.dtype if kind is None else dtypes.comparable(x.dtype, kind)
-    function = _bound(x.device, x.dtype, kind, compute, rule, shape.mode, shape.block)
+    function = compiled(
+        _KERNEL, x.device, name=f"histogram_{rule}_{shape.mode}_{dtypes.info(x.dtype).name}_{shape.block}",
+        block=shape.block, rule=rule, mode=shape.mode, source=dtypes.info(x.dtype).cxx,
+        edge="" if kind is None else dtypes.info(kind).cxx, compute=dtypes.info(dtypes.info(compute).acc).cxx,
+    )  # fmt: skip
     arrays = (x._data,) if edges is None else (x._data, edges.contiguous()._data)
     shared = 4 * bins if shape.mode == "shared" else 0
     values = (*arrays, result, x.size, shape.piece, bins)

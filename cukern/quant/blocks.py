@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any
 
 from .. import dtypes
 from ..array import Array
-from ..device import Device
-from ..device.interface import CompiledFunction
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch, on, serial, shares
+from ..kernel.plan import allocate, compiled, launch, on, serial, shares
 from ..kernel.sizes import index_type
 from .kinds import Kind
 
@@ -23,11 +20,6 @@ _THREADS = 256
 _HOST_PIECE = 512
 #: The most bytes of weights that a block dequantises, which are staged in shared memory.
 _SHARED = 32 * 1024
-
-
-@cache
-def _bound(kernel: Kernel, device: Device, name: str, block: int, **variables: Any) -> CompiledFunction:
-    return kernel.bind(device, name=f"{name}_{block}", block=block, **variables).function
 
 
 def dequantized(
@@ -55,11 +47,11 @@ def dequantized(
             block, piece, grid = shares(
                 device, count, _HOST_PIECE, min(_THREADS, _SHARED // (kind.unit * dtype.itemsize))
             )
-            function = _bound(
+            function = compiled(
                 _DEQUANTIZE,
                 device,
-                f"dequantize_{kind.header}_{dtypes.info(dtype).name}{'' if indices is None else '_rows'}",
-                block,
+                name=f"dequantize_{kind.header}_{dtypes.info(dtype).name}{'' if indices is None else '_rows'}_{block}",
+                block=block,
                 kind=kind.header,
                 elem=dtype,
                 index=index_type(result.size + block * piece),
@@ -86,11 +78,11 @@ def quantized(x: Array, kind: Kind) -> Array:
         result = allocate(device, (rows, kind.row_bytes(x.shape[-1])), dtypes.uint8)
         if count:
             block, piece, grid = shares(device, count, _HOST_PIECE, _THREADS)
-            function = _bound(
+            function = compiled(
                 _QUANTIZE,
                 device,
-                f"quantize_{kind.header}",
-                block,
+                name=f"quantize_{kind.header}_{block}",
+                block=block,
                 kind=kind.name,
                 levels=kind.levels,
                 bytes=kind.bytes,

@@ -20,7 +20,7 @@ from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
 from ..elementwise.complex_rows import conjugated
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch, serial
+from ..kernel.plan import allocate, compiled, launch, serial
 from ..kernel.sizes import divide_up, index_type, power_of_two
 from .structure import LongRows, Structure, chosen
 
@@ -182,25 +182,6 @@ def _add_long(
     )
 
 
-@cache
-def _sampling(
-    device: Device,
-    dtype: DType,
-    index_dtype: DType,
-    blocks: Blocks,
-    block: int,
-    lanes: int,
-    items: int,
-    wide: int,
-    index: str,
-) -> CompiledFunction:
-    return _SAMPLE.bind(
-        device, name=f"sparse_sample_{dtypes.info(dtype).name}_{block}", elem=dtype, block=block,
-        index_type=dtypes.info(index_dtype).cxx, height=blocks[0], width=blocks[1], lanes=lanes, items=items, wide=wide,
-        index=index,
-    ).function  # fmt: skip
-
-
 def sampled(structure: Structure, blocks: Blocks, g: Array, x: Array, lanes: int | None = None) -> Array:
     """:func:`sample` without a derivative; by default with as many threads for a number as the device asks for."""
     device, columns = g.device, g.shape[1]
@@ -212,17 +193,11 @@ def sampled(structure: Structure, blocks: Blocks, g: Array, x: Array, lanes: int
         lanes = lanes or (1 if alone else min(_WARP, power_of_two(max(1, columns // wide))))
         items = 1 if alone else _SAMPLES
         block, piece = (1, divide_up(_HOST_PIECE, max(1, columns))) if alone else (_BLOCK, items)
-        function = _sampling(
-            device,
-            g.dtype,
-            structure.indices.dtype,
-            blocks,
-            block,
-            lanes,
-            items,
-            wide,
-            index_type(columns + _WARP * ALIGNMENT),
-        )
+        function = compiled(
+            _SAMPLE, device, name=f"sparse_sample_{dtypes.info(g.dtype).name}_{block}", elem=g.dtype, block=block,
+            index_type=dtypes.info(structure.indices.dtype).cxx, height=blocks[0], width=blocks[1], lanes=lanes,
+            items=items, wide=wide, index=index_type(columns + _WARP * ALIGNMENT),
+        )  # fmt: skip
         arrays = (g._data, structure.rows._data, structure.indices._data, x._data)
         values = (*arrays, result, result.size, columns, piece)
         launch(device, function, divide_up(result.size, block // lanes * piece), block, values)

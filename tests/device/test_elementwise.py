@@ -59,8 +59,17 @@ def test_operators_of_rows_are_methods() -> None:
 OF_DTYPE = {"spacing"}
 
 
+_FLOAT32 = [row for row in ROWS.values() if row.name not in OF_DTYPE]
+#: The first row of each kind of operands and of results: alone others differ from one by an expression.
+_ALONE = {(type(row), row.operands, row.result, row.types): row for row in reversed(_FLOAT32)}
+
+
 @pytest.mark.parametrize(
-    "row", [row for row in ROWS.values() if row.name not in OF_DTYPE], ids=lambda row: row.name
+    "row",
+    [
+        pytest.param(row, id=row.name, marks=() if row in _ALONE.values() else pytest.mark.thorough)
+        for row in _FLOAT32
+    ],
 )
 def test_float32_values(device: ck.Device, row: Row) -> None:
     dtype = np.float32 if accepted(row, np.float32) else np.int32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +204,15 @@ def layout_dtype(case: Case) -> Any:
     return next(d for d in (ck.float32, ck.int64, ck.bool_) if dtypes.info(d).kind in case.kinds)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def first(cases: Iterable[Case]) -> list[Any]:
+    """Parameters, of which those that are not the first case of their function are thorough."""
+    return [
+        pytest.param(case, id=case.id, marks=() if _FIRST[case.name] is case else pytest.mark.thorough)
+        for case in cases
+    ]
+
+
+@pytest.mark.parametrize("case", first(CASES))
 def test_values_in_every_layout(device: ck.Device, case: Case) -> None:
     dtype = layout_dtype(case)
     arguments = drawn(case, dtype)
@@ -221,7 +229,7 @@ def first_repeated(value: np.ndarray) -> np.ndarray:
     return np.broadcast_to(value[:1], value.shape) if value.ndim and value.size else value
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.repeat], ids=lambda case: case.id)
+@pytest.mark.parametrize("case", first(case for case in CASES if case.repeat))
 def test_values_of_repeated_views(device: ck.Device, case: Case) -> None:
     dtype = layout_dtype(case)
     arguments = mapped(drawn(case, dtype), first_repeated)

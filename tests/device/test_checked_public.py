@@ -175,6 +175,33 @@ def test_blocks_that_wait_for_earlier_ones_pass() -> None:
     assert not reports and y.tolist() == list(range(6))
 
 
+@pytest.mark.parametrize("look", ["atomicAdd(state, 0)", "atomicCAS(state, 2, 2)", "*(volatile int*)state"])
+def test_what_is_filled_once_is_known_to_all_blocks_that_look(look: str) -> None:
+    text = """
+    extern "C" __global__ void << name >>(int* state, float* table, const float* x, float* y) {
+        if (threadIdx.x == 0) {
+            if (atomicCAS(state, 0, 1) == 0) {
+                for (int k = 0; k < 4; ++k) table[k] = x[k];
+                __threadfence();
+                atomicExch(state, 2);
+            }
+            while (<< look >> != 2) ;
+            __threadfence();
+        }
+        __syncthreads();
+        y[blockIdx.x * 32 + threadIdx.x] = table[threadIdx.x & 3];
+    }"""
+    y = ck.zeros(96, device="host")
+    with checked(collect=True) as reports:
+        arrays = (
+            ck.zeros(1, "int32", "host"),
+            ck.zeros(4, device="host"),
+            ck.arange(4, device="host", dtype="float32"),
+        )
+        ck.Kernel(text, name="once", block=32, look=look)(*arrays, y, grid=3)
+    assert not reports and y.tolist() == [0, 1, 2, 3] * 24
+
+
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_variables_are_left_as_by_one_launch(seeds: int) -> None:
     """Of a kernel that runs more often, as a plain read is beside a sum."""

@@ -246,6 +246,7 @@ static void forget_block() {
     forget(own_entries);
     s.unfenced = 0;
     s.has_acquired = false;
+    s.shown += s.shown != 0;  // none of it is acquired by threads of another block, though their numbers are the same
     if (!s.block_count) return;
     unsigned left = s.blocks[s.block_count - 1].first_release;
     for (unsigned i = left; i < s.release_count; ++i)

@@ -112,6 +112,48 @@ PAIRS = [
     }
 }""", lambda: [_keys(64, 16), ck.zeros(1, "int32"), ck.zeros(1, "int32")], "race", "most",
          launch={"grid": 2, "block": 32}),
+    Pair("atomics", "a number is looked at, and exchanged for the next", """(int* next, int* own) {
+    int taken;
+    ⟦taken = atomicAdd(next, 1);|||taken = atomicOr(next, 0); atomicExch(next, taken + 1);⟧
+    own[blockIdx.x * 32 + threadIdx.x] = taken;
+}""", lambda: [ck.zeros(1, "int32"), ck.zeros(64, "int32")], "race", "next", launch={"grid": 2, "block": 32}),
+    Pair("atomics", "one try for the least after an atomic look", """(const int* x, int* least) {
+    const int own = x[blockIdx.x * 32 + threadIdx.x];
+    int old = atomicCAS(least, 0, 0);
+    ⟦while|||if⟧ (own < old) {
+        const int seen = old;
+        ⟦old = |||⟧atomicCAS(least, seen, own);
+        ⟦if (old == seen) break;|||⟧
+    }
+}""", lambda: [1 + _keys(64, 16), ck.full(1, 99, dtype="int32")], "race", "least",
+         launch={"grid": 2, "block": 32}),
+    Pair("blocks", "whoever finds a table empty fills it", """(int* state, int* owner, int* y) {
+    if (⟦atomicCAS(state, 0, 1)|||atomicAdd(state, 0)⟧ == 0) {
+        *owner = 1 + blockIdx.x;
+        __threadfence();
+        atomicExch(state, 2);
+    }
+    while (atomicAdd(state, 0) != 2) ;
+    __threadfence();
+    y[blockIdx.x] = *owner;
+}""", lambda: [ck.zeros(1, "int32"), ck.zeros(1, "int32"), ck.zeros(3, "int32")], "race", "state",
+         launch={"grid": 3, "block": 1}),
+    Pair("blocks", "a table is filled under a lock", """(int* ready, int* lock, int* owner, int* y) {
+    if (*(volatile int*)ready == 0) {
+        while (atomicCAS(lock, 0, 1)) ;
+        __threadfence();
+        ⟦if (atomicAdd(ready, 0) == 0)|||⟧ {
+            *owner = 1 + blockIdx.x;
+            __threadfence();
+            atomicExch(ready, 1);
+        }
+        __threadfence();
+        atomicExch(lock, 0);
+    }
+    __threadfence();
+    y[blockIdx.x] = *owner;
+}""", lambda: [ck.zeros(1, "int32"), ck.zeros(1, "int32"), ck.zeros(1, "int32"), ck.zeros(3, "int32")], "race",
+         "ready", launch={"grid": 3, "block": 1}),
 ]  # fmt: skip
 
 

@@ -128,12 +128,19 @@ static inline void change_value(uintptr_t at, uintptr_t pc) {
     acquire(at, looks);
     release(at);
 }
+// An atomic operation that changes nothing is a look, as a volatile read is.
+template <unsigned size, unsigned how>
+static inline void look_or_change(uintptr_t at, bool changes, uintptr_t pc) {
+    if (changes) return change_value<size, how, how == sum>(at, pc);
+    watch_value<size, loose>(at, pc);
+    release(at);
+}
 // A compare and swap. One whose result the kernel drops has an order of its own (dropped.py): what was read before it matters as
-// before a sum, as it may change nothing, and nobody knows.
+// before a sum, as it may change nothing, and nobody knows. Relaxed ones are steps of exchange_by.
 template <unsigned size>
-static inline void swap_value(uintptr_t at, int order, uintptr_t pc) {
+static inline void swap_value(uintptr_t at, int order, bool changes, uintptr_t pc) {
     if (order == __ATOMIC_ACQ_REL) change_value<size, unseen, false, false>(at, pc);
-    else change_value<size>(at, pc);
+    else look_or_change<size, atomic>(at, changes || order == __ATOMIC_RELAXED, pc);
 }
 
 CUKERN_PLAIN(1)
@@ -143,9 +150,9 @@ CUKERN_PLAIN(8)
 CUKERN_PLAIN(16)
 #undef CUKERN_PLAIN
 
-#define CUKERN_FETCH(bits, T, name, builtin, how)                                       \
+#define CUKERN_FETCH(bits, T, name, builtin, how, neutral)                              \
     HOOK T __tsan_atomic##bits##_##name(volatile T* at, T value, int) {                 \
-        change_value<bits / 8, how, how == sum>((uintptr_t)at, HERE);                   \
+        look_or_change<bits / 8, how>((uintptr_t)at, value != (T)(neutral), HERE);      \
         return builtin(at, value, __ATOMIC_SEQ_CST);                                    \
     }
 #define CUKERN_ATOMICS(bits, T)                                                         \
@@ -163,14 +170,13 @@ CUKERN_PLAIN(16)
         change_value<bits / 8, swap, false>((uintptr_t)at, HERE);                       \
         return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                        \
     }                                                                                   \
-    CUKERN_FETCH(bits, T, fetch_add, __atomic_fetch_add, sum)                           \
-    CUKERN_FETCH(bits, T, fetch_sub, __atomic_fetch_sub, sum)                           \
-    CUKERN_FETCH(bits, T, fetch_and, __atomic_fetch_and, atomic)                        \
-    CUKERN_FETCH(bits, T, fetch_or, __atomic_fetch_or, atomic)                          \
-    CUKERN_FETCH(bits, T, fetch_xor, __atomic_fetch_xor, atomic)                        \
-    CUKERN_FETCH(bits, T, fetch_nand, __atomic_fetch_nand, atomic)                      \
+    CUKERN_FETCH(bits, T, fetch_add, __atomic_fetch_add, sum, 0)                        \
+    CUKERN_FETCH(bits, T, fetch_sub, __atomic_fetch_sub, sum, 0)                        \
+    CUKERN_FETCH(bits, T, fetch_and, __atomic_fetch_and, atomic, ~0)                    \
+    CUKERN_FETCH(bits, T, fetch_or, __atomic_fetch_or, atomic, 0)                       \
+    CUKERN_FETCH(bits, T, fetch_xor, __atomic_fetch_xor, atomic, 0)                     \
     HOOK int __tsan_atomic##bits##_compare_exchange_strong(volatile T* at, T* expected, T value, int order, int) { \
-        swap_value<bits / 8>((uintptr_t)at, order, HERE);                                  \
+        swap_value<bits / 8>((uintptr_t)at, order, *expected != value, HERE);              \
         return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
     }                                                                                   \
     HOOK int __tsan_atomic##bits##_compare_exchange_weak(volatile T* at, T* expected, T value, int, int) {   \
@@ -178,7 +184,7 @@ CUKERN_PLAIN(16)
         return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
     }                                                                                   \
     HOOK T __tsan_atomic##bits##_compare_exchange_val(volatile T* at, T expected, T value, int order, int) {  \
-        swap_value<bits / 8>((uintptr_t)at, order, HERE);                                  \
+        swap_value<bits / 8>((uintptr_t)at, order, expected != value, HERE);               \
         __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);        \
         return expected;                                                                \
     }

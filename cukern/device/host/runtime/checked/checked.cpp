@@ -352,10 +352,11 @@ static bool is_race(Worker* w, Job* job, const Options* options, u64 place) {
     for (unsigned run = last;; run = 0) {
         const u64 usual = run_late(w, job, options, run, place, false);
         const bool exchanges = s.exchanges;
-        const u64 exchanged = s.exchanged;
+        const u64 exchanged = s.exchanged, plain = plain_outcome();
         if (s.was_old && !job->timed_out && !job->interrupted && keep_floats()) {
             const bool differs = run_late(w, job, options, run, place, true) != usual || !are_floats_near();
-            const bool depends = exchanges && s.exchanges && s.exchanged != exchanged;
+            // Of those that exchange only where nobody has yet, any may be the last.
+            const bool depends = s.exchanges && (exchanges ? s.exchanged != exchanged : plain_outcome() != plain);
             const Report late = s.late;
             // Else the difference is by a clock.
             if (differs && (s.tried_again < s.old_reads || depends) && run_late(w, job, options, run, place, false) == usual && are_floats_near()) {

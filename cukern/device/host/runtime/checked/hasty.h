@@ -107,6 +107,7 @@ static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t a
 static void note_return(uintptr_t at) {
     for (uintptr_t& one : s.old_read_at[s.me])
         if (one == at) one = 0, ++s.tried_again;
+    if (s.first_late == s.me + 1 && s.first_late_at == at) s.first_late_at = 0;  // what it exchanges is of a newer value
 }
 // It writes there whatever there is by now.
 static void note_store(uintptr_t at) {

@@ -23,7 +23,7 @@ def checked(seeds: int = 3, strict: bool = False, collect: bool = False) -> Iter
         seeds: the number of thread orders in which a kernel runs whose result may depend on the order: one with
             atomics, ``volatile`` or asynchronous copies. The last order is the usual one, whose results stay.
         strict: whether to report also what right kernels do knowingly: a plain read beside an atomic write, two threads
-            that write the same value.
+            that write the same value, an atomic or ``volatile`` look with no fence after it.
         collect: whether the reports are only appended to the list that the block is given.
 
     Raises:

@@ -154,6 +154,35 @@ PAIRS = [
     y[blockIdx.x] = *owner;
 }""", lambda: [ck.zeros(1, "int32"), ck.zeros(1, "int32"), ck.zeros(1, "int32"), ck.zeros(3, "int32")], "race",
          "ready", launch={"grid": 3, "block": 1}),
+    Pair("blocks", "a relaxed look with no fence after it", """(const int* x, int* box, int* flag, int* y) {
+    cuda::atomic_ref<int, cuda::thread_scope_device> full(*flag);
+    if (blockIdx.x == 0) {
+        box[threadIdx.x] = x[threadIdx.x];
+        __syncthreads();
+        if (threadIdx.x == 0) full.store(1, cuda::memory_order_release);
+    } else {
+        if (threadIdx.x == 0) {
+            while (full.load(cuda::memory_order_relaxed) == 0) ;
+            ⟦cuda::atomic_thread_fence(cuda::memory_order_acquire, cuda::thread_scope_device);|||⟧
+        }
+        __syncthreads();
+        y[threadIdx.x] = box[threadIdx.x];
+    }
+}""", lambda: [_keys(32, 8), ck.zeros(32, "int32"), ck.zeros(1, "int32"), ck.zeros(32, "int32")], "race", "box",
+         "#include <cuda/atomic>\n", launch={"grid": 2, "block": 32}),
+    Pair("blocks", "a load of PTX that is relaxed", """(int* box, int* flag, int* y) {
+    if (blockIdx.x == 0) {
+        *box = 7;
+        __threadfence();
+        atomicExch(flag, 1);
+    } else {
+        int seen;
+        do asm volatile("ld.⟦acquire|||relaxed⟧.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
+        while (seen == 0);
+        *y = *box;
+    }
+}""", lambda: [ck.zeros(1, "int32"), ck.zeros(1, "int32"), ck.zeros(1, "int32")], "race", "box",
+         launch={"grid": 2, "block": 1}),
 ]  # fmt: skip
 
 
@@ -242,6 +271,58 @@ def test_what_is_filled_once_is_known_to_all_blocks_that_look(look: str) -> None
         )
         ck.Kernel(text, name="once", block=32, look=look)(*arrays, y, grid=3)
     assert not reports and y.tolist() == [0, 1, 2, 3] * 24
+
+
+@pytest.mark.parametrize("fence", ["", "__threadfence();"])
+def test_a_lock_without_a_fence_after_it_is_a_race_in_strict_launches(fence: str) -> None:
+    text = """
+    extern "C" __global__ void << name >>(int* sum, int* lock) {
+        while (atomicCAS(lock, 0, 1) != 0) ;
+        << fence >>
+        *sum += 1;
+        __threadfence();
+        atomicExch(lock, 0);
+    }"""
+    kernel = ck.Kernel(text, name="locked", block=1, fence=fence)
+    for strict in (False, True):
+        with checked(collect=True, strict=strict) as reports:
+            kernel(ck.zeros(1, "int32", "host"), ck.zeros(1, "int32", "host"), grid=3)
+        assert {(one.kind, one.array) for one in reports} == (
+            {("race", "sum")} if strict and not fence else set()
+        )
+
+
+def test_an_operation_that_ends_a_launch_is_over_in_the_next() -> None:
+    broken = ck.Kernel(
+        """
+    #include <cuda/atomic>
+    extern "C" __global__ void << name >>(int* x) {
+        cuda::atomic_ref<int, cuda::thread_scope_block>(*(int*)(size_t)x[0]).fetch_add(1, cuda::memory_order_relaxed);
+    }""",
+        name="broken",
+        block=1,
+    )
+    flag = ck.Kernel(
+        """
+    extern "C" __global__ void << name >>(int* box, int* flag, int* y) {
+        if (blockIdx.x == 0) {
+            *box = 7;
+            __threadfence();
+            atomicExch(flag, 1);
+        } else {
+            while (atomicCAS(flag, 1, 2) == 0) ;
+            y[blockIdx.x] = *box;
+        }
+    }""",
+        name="told",
+        block=1,
+    )
+    with checked(collect=True) as reports:
+        broken(ck.zeros(1, "int32", "host"), grid=1)
+    assert [one.kind for one in reports] == ["out of bounds"]
+    with checked(collect=True) as reports:
+        flag(*(ck.zeros(3, "int32", "host") for _ in range(3)), grid=3)
+    assert not reports
 
 
 @pytest.mark.parametrize("seeds", [1, 3])

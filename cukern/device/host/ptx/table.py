@@ -338,8 +338,12 @@ _MEMORY = [
         "cukern::load_from<$t>(cukern::here(), $at, $0);",
     ),
     _row(
-        rf"ld.(?:volatile|relaxed|mmio){_SCOPE}{_SPACE}{_CACHE}(?:.v[24])?.<m>",
+        rf"ld.(?:volatile|mmio){_SCOPE}{_SPACE}{_CACHE}(?:.v[24])?.<m>",
         "cukern::load_from<volatile $t>(cukern::here(), $at, $0);",
+    ),
+    _row(
+        rf"ld.relaxed{_SCOPE}{_SPACE}{_CACHE}(?:.v[24])?.<m>",
+        "{ const cukern::Relaxed relaxed; cukern::load_from<volatile $t>(cukern::here(), $at, $0); }",
     ),
     _row(
         rf"ld.acquire{_SCOPE}{_SPACE}{_CACHE}(?:.v[24])?.<m>",

@@ -37,6 +37,11 @@ struct OfBlock {
     OfBlock() { __atomic_signal_fence(__ATOMIC_ACQUIRE); }
     ~OfBlock() { __atomic_signal_fence(__ATOMIC_RELEASE); }
 };
+// Around an operation by which its thread learns nothing of what others did before theirs, up to its next fence.
+struct Relaxed {
+    Relaxed() { __atomic_signal_fence(__ATOMIC_ACQ_REL); }
+    ~Relaxed() { __atomic_signal_fence(__ATOMIC_RELEASE); }
+};
 }  // namespace cukern
 
 #define CUKERN_ATOMIC(name, type, expression)                                                                \

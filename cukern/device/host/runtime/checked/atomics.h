@@ -43,9 +43,16 @@ static void let_spin(uintptr_t at, uintptr_t pc) {
     HOOK void __tsan_unaligned_volatile_read##size(void* at) { watch_value<size, loose>((uintptr_t)at, HERE); } \
     HOOK void __tsan_unaligned_volatile_write##size(void* at) { show_value<size, loose>((uintptr_t)at, HERE); }
 
+static void acquire_now(uintptr_t at, bool looks);
+
 // Of the block alone, or of all.
 static void fence(bool of_block) {
     if (!s.on) return;
+    for (unsigned i = s.unacquired_count; i-- > 0;)
+        if (const Unacquired one = s.unacquired[i]; one.thread == s.me) {
+            s.unacquired[i] = s.unacquired[--s.unacquired_count];
+            acquire_now(one.at, one.looks);
+        }
     (of_block ? s.block_fence_time : s.fence_time)[s.me] = s.now;
     if (!of_block) s.cluster.block_met[s.me] = s.cluster.barrier_time[s.rank], s.cluster.warp_met[s.me] = s.warp_time[s.me / 32];
     replace(learnt_at_fence[of_block][s.me], use(learnt_by[s.me]));
@@ -92,8 +99,7 @@ static void note_acquire(Word* word, uintptr_t at, bool looks) {
     put(own_entries, key, word->last_acquire = s.acquire_count++);
 }
 
-static void acquire(uintptr_t at, bool looks) {
-    if (!s.on || !s.shown) return;
+static void acquire_now(uintptr_t at, bool looks) {
     s.has_acquired = true;
     if (s.acquired_at[s.me] == at && s.acquired_count[s.me] == s.shown) return;
     s.acquired_at[s.me] = at;
@@ -104,6 +110,15 @@ static void acquire(uintptr_t at, bool looks) {
     }
     if (!s.block_releases) return;
     if (const Word* word = word_at(key_of_place(at, own_block), false)) learn(*word);
+}
+// One that is relaxed is left to the thread's next fence.
+static void acquire(uintptr_t at, bool looks) {
+    if (!s.on || !s.shown) return;
+    if (!s.strict && !s.is_relaxed[s.me]) return acquire_now(at, looks);
+    for (unsigned i = 0; i < s.unacquired_count; ++i)
+        if (s.unacquired[i].thread == s.me && s.unacquired[i].at == at) return void(s.unacquired[i].looks |= looks);
+    if (s.unacquired_count == most_unacquired) return acquire_now(at, looks);
+    s.unacquired[s.unacquired_count++] = {at, s.me, looks};
 }
 
 template <unsigned size, unsigned how>
@@ -197,8 +212,10 @@ CUKERN_ATOMICS(64, unsigned long long)
 
 HOOK void __tsan_atomic_thread_fence(int) { fence(false); }
 HOOK void __tsan_atomic_signal_fence(int order) {
-    if (order == __ATOMIC_SEQ_CST) fence(true);  // __threadfence_block
-    else s.of_block[s.me] = order == __ATOMIC_ACQUIRE;  // cukern::OfBlock
+    if (order == __ATOMIC_SEQ_CST) return fence(true);  // __threadfence_block
+    const bool begins = order != __ATOMIC_RELEASE;
+    if (!begins || order == __ATOMIC_ACQUIRE) s.of_block[s.me] = begins;   // cukern::OfBlock
+    if (!begins || order == __ATOMIC_ACQ_REL) s.is_relaxed[s.me] = begins;  // cukern::Relaxed
 }
 
 // Copies of structs, and of memory, whose size is no single access's.

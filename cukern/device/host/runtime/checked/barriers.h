@@ -48,7 +48,7 @@ static void order(unsigned what, const void* at) {
         case 0: return on_quiet(false), on_beside_done();
         case 1: return on_quiet(true), on_beside();
         case 2: return s.on ? release((uintptr_t)at, s.now, everywhere, learnt_by[s.me]) : (void)0;
-        case 3: return acquire((uintptr_t)at, true);
+        case 3: return s.on && s.shown ? acquire_now((uintptr_t)at, true) : (void)0;
         case 4: return note_use(*(const cukern::BarrierUse*)at), on_quiet(true), on_beside();
         default: note_init(at, HERE);
     }

@@ -244,7 +244,7 @@ static void forget_block() {
     drop(learnt_by_ended);
     any_learnt = false;
     forget(own_entries);
-    s.unfenced = 0;
+    s.unfenced = s.unacquired_count = 0;
     s.has_acquired = false;
     s.shown += s.shown != 0;  // none of it is acquired by threads of another block, though their numbers are the same
     if (!s.block_count) return;
@@ -260,5 +260,6 @@ static void forget_all_blocks() {
     s.block_count = s.release_count = s.acquire_count = s.shown = word_count = 0;
     s.block_releases = false;
     memset(s.acquired_count, 0, sizeof s.acquired_count);
+    memset(s.of_block, 0, sizeof s.of_block), memset(s.is_relaxed, 0, sizeof s.is_relaxed);  // where a fault has ended an operation
     forget(word_numbers);
 }

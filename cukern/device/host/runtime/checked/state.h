@@ -26,6 +26,7 @@ constexpr int first_variable = -2;  // the region of the kernel's first variable
 constexpr unsigned max_hasty = 4;
 constexpr unsigned late_reads_each = 4;  // of a thread in a block
 constexpr unsigned most_unfenced = 256;  // releases of a block
+constexpr unsigned most_unacquired = 1024;
 
 enum Kind {
     out_of_bounds,
@@ -116,6 +117,11 @@ struct Acquire {
     unsigned search;  // the last one that came by
     bool looks;       // at the value, where an exchange mostly does not
 };
+struct Unacquired {
+    uintptr_t at;
+    unsigned thread;
+    bool looks;
+};
 struct BlockRun {
     unsigned start;
     u64 index;
@@ -204,6 +210,9 @@ struct State {
     unsigned fence_time[max_places], block_fence_time[max_places], spins[max_places];
     uintptr_t spun_at[max_places];
     bool of_block[max_places];  // within an operation that is atomic for the thread's block alone
+    bool is_relaxed[max_places];  // or after which nothing is known of what others did
+    Unacquired unacquired[most_unacquired];  // until their threads' next fences
+    unsigned unacquired_count;
     bool has_stores;  // to global memory, volatile or atomic
     unsigned unfenced;  // releases of this block
     bool wrote_elsewhere;  // to memory that is neither watched nor a thread's own

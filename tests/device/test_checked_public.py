@@ -183,6 +183,16 @@ PAIRS = [
     }
 }""", lambda: [ck.zeros(1, "int32"), ck.zeros(1, "int32"), ck.zeros(1, "int32")], "race", "box",
          launch={"grid": 2, "block": 1}),
+    Pair("atomics", "one try of a cuda::atomic for the largest", """(const int* x, int* most) {
+    const int own = x[blockIdx.x * 32 + threadIdx.x];
+    cuda::atomic_ref<int, cuda::thread_scope_device> largest(*most);
+    int old = largest.load(cuda::memory_order_relaxed);
+    ⟦while|||if⟧ (old < own) {
+        const bool done = largest.compare_exchange_weak(old, own, cuda::memory_order_relaxed);
+        ⟦if (done) break;|||⟧
+    }
+}""", lambda: [_keys(64, 16), ck.zeros(1, "int32")], "race", "most", "#include <cuda/atomic>\n",
+         launch={"grid": 2, "block": 32}),
 ]  # fmt: skip
 
 
@@ -198,6 +208,10 @@ UNSEEN = {
     "for (int i = 0; i < v; ++i) old = atomicCAS(p, old, old + v);": False,
     "while ((seen = atomicCAS(p, old, old + v)) != old) old = seen;": False,
     "old = atomicCAS(p, old, v); *y = old;": False,
+    "cuda::atomic_ref<int> at(*p); bool done = at.compare_exchange_weak(old, old + v);": True,
+    "cuda::atomic_ref<int> at(*p); at.compare_exchange_strong(old, v); *y = old;": False,
+    "cuda::atomic_ref<int> at(*p); while (!at.compare_exchange_weak(old, old + v)) ;": False,
+    "struct Own { bool compare_exchange_weak(int& old, int v); }; Own().compare_exchange_weak(old, v);": False,
     "int& other = old; old = atomicCAS(p, old, v); *y = other;": False,
     "int* other = &old; old = atomicCAS(p, old, v); *y = *other;": False,
     "auto other = [&] { return old; }; old = atomicCAS(p, old, v); *y = other();": False,

@@ -28,6 +28,8 @@ template <typename T> inline T swap_unseen(T* at, typename Same<T>::type compare
 """
 _SWAPS = re.compile(r"atomicCAS(_block|_system)?")
 _ATOMICS = re.compile(rb"\batomic[A-Z]\w*")
+#: Methods of ``cuda::atomic``, whose first argument takes what the place has.
+_METHODS = re.compile(rb"\bcompare_exchange_(?:strong|weak)\b")
 #: Operations of which any two of one row have the same effect in either order.
 _COMMUTE = [
     re.compile(rf"atomic({names})(_block|_system)?")
@@ -44,10 +46,31 @@ _NOT_LOCAL = re.compile(r"\b(?:static|extern|__shared__|volatile)\b")
 
 
 def edits(text: bytes) -> Iterator[Edit]:
-    """The edits that give each such ``atomicCAS`` a name of its own."""
+    """The edits that give each such compare and swap a name of its own."""
     for name in _unseen(text) if b"atomicCAS" in text else ():
         if _SWAPS.fullmatch(text_of(name)):
             yield name.start_byte, name.end_byte, "cukern::swap_unseen"
+    calls = list(_method_calls(text)) if _METHODS.search(text) else []
+    if len(calls) != len(_METHODS.findall(text)):  # a class of the text's own has one
+        return
+    for call, name in calls:
+        arguments = call.child_by_field_name("arguments")
+        first = arguments.named_child(0) if arguments is not None else None
+        if (
+            first is not None
+            and first.type == "identifier"
+            and _is_unseen(call)
+            and _is_unread(text_of(first), call)
+        ):
+            yield name.start_byte, name.end_byte, "compare_exchange_unseen"
+
+
+def _method_calls(text: bytes) -> Iterator[tuple[tree_sitter.Node, tree_sitter.Node]]:
+    for node in walk(syntax_tree(text)):
+        function = node.child_by_field_name("function") if node.type == "call_expression" else None
+        name = function.child_by_field_name("field") if function is not None else None
+        if name is not None and _METHODS.fullmatch(name.text or b""):
+            yield node, name
 
 
 def commute(text: bytes) -> bool:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from cukern.array.operators import FUNCTIONS
-from cukern.elementwise import pending, plan
+from cukern.elementwise import launches, plan
 from cukern.elementwise.function import Elementwise
 
 
@@ -26,4 +26,4 @@ def emptied(*caches: dict[Any, Any]) -> Iterator[None]:
 def elementwise_plans() -> list[dict[Any, Any]]:
     """All caches of elementwise plans: that of all programs, that of traces, and each row's own."""
     rows = (row for row in FUNCTIONS.values() if isinstance(row, Elementwise))
-    return [plan._plans, pending._plans, *(row.quick for row in rows)]
+    return [plan._plans, launches._plans, *(row.quick for row in rows)]

@@ -176,7 +176,7 @@ def test_broadcasting_views_and_parts(f: Callable[..., Any]) -> None:
                 return f(own, y) if i == 0 else f(x, own)
 
             made = ck.jvp(of_one, only, [tangents[i]])[1]
-            assert_close(made, by_pullback(of_one, only, [tangents[i]]))
+            assert_close(made, by_pullback(of_one, only, [tangents[i]]), atol=1e-14)
 
 
 def test_complex_numbers() -> None:
@@ -421,7 +421,8 @@ def test_nothing_is_kept() -> None:
         for _ in range(6):
             x = ck.sin(x)
             gc.collect()
-            alive.append(sum(isinstance(one, ck.Array) and one.shape == (5, 7) for one in gc.get_objects()))
+            found = (one for one in gc.get_objects() if issubclass(type(one), ck.Array))
+            alive.append(sum(one.shape == (5, 7) for one in found))
         return x
 
     ck.jvp(f, [ck.ones((5, 7))], [ck.ones((5, 7))])

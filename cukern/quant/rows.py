@@ -14,10 +14,11 @@ from ..cache import Cache
 from ..device import Device
 from ..device.interface import Properties
 from ..kernel import Kernel
-from ..kernel.plan import new, on, raw
+from ..kernel.plan import new, on
 from ..kernel.sizes import LARGEST_INDEX, divide_up
 from ..launch import cost
 from ..launch.variant import Launch, Plan, Replay, Run, Variant, prepared
+from ..shape.copy import write
 from .kinds import Kind
 from .problem import FACTOR, KEPT, Quantised
 
@@ -279,7 +280,7 @@ class FewRows(Variant[Quantised]):
             (y,) = new(problem.results)
             with on(problem.device):
                 for plan, part in zip(plans, (slice(None, half), slice(half, None)), strict=True):
-                    raw(y._data)[part] = raw(plan(x[part], *others)._data)
+                    write(problem.device, y._data[part], plan(x[part], *others)._data)
             return y
 
         return compute

@@ -165,7 +165,7 @@ def test_tangents_share_no_memory() -> None:
     ],
 )
 def test_broadcasting_views_and_parts(f: Callable[..., Any]) -> None:
-    x, y = f64([[0.5], [-1.5]]), f64([[1.0, 2.0, -3.0]])
+    x, y = f64([[0.5], [-1.5]]), f64([[1.0, 2.0, -2.5]])
     wide = ck.broadcast_to(f64(0.5), (2, 1)), ck.broadcast_to(f64([[1.0]]), (1, 3))  # strides of 0
     for tangents in ((f64([[1.0], [2.0]]), f64([[3.0, -1.0, 0.5]])), wide):
         assert_close(ck.jvp(f, [x, y], tangents)[1], by_pullback(f, [x, y], tangents))
@@ -176,7 +176,7 @@ def test_broadcasting_views_and_parts(f: Callable[..., Any]) -> None:
                 return f(own, y) if i == 0 else f(x, own)
 
             made = ck.jvp(of_one, only, [tangents[i]])[1]
-            assert_close(made, by_pullback(of_one, only, [tangents[i]]), atol=1e-14)
+            assert_close(made, by_pullback(of_one, only, [tangents[i]]))
 
 
 def test_complex_numbers() -> None:

@@ -203,6 +203,7 @@ def test_narrow_heads_have_kernels(device: ck.Device) -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"causal": True}, {"window": (2, 3), "offset": 1}], ids=["all", "causal", "window"]
 )
+@pytest.mark.unchecked_only("checked launches leave the library out")
 def test_narrow_heads_on_the_host(
     device: ck.Device, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def test_the_product_is_saved_and_differentiated() -> None:
     }
 
 
+@pytest.mark.unchecked_only("checked launches leave the library out")
 def test_large_products_alone_are_taken_from_the_library(
     device: ck.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,6 +200,7 @@ def test_explain_tells_of_a_reduction_and_a_softmax(device: ck.Device) -> None:
         assert sum(line.startswith(">") for line in lines) == 1
 
 
+@pytest.mark.unchecked_only("checked launches leave the library out")
 def test_explain_tells_of_numpy_once() -> None:
     with ck.device("host"):
         x = ck.ones((300, 1000))

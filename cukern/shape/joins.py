@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.batched import Batched, innermost, is_logical
+from ..array.batched import Batched, innermost, is_logical, level_of
 from ..array.deferred import trace, traced_threads
 from ..array.layout import ALIGNMENT, Layout, fresh_layout, layout, memory_order
 from ..autodiff import tape
@@ -232,7 +232,8 @@ def _join(
 
 def _joined(name: str, arrays: Sequence[Array], axis: int, dtype: DType, given: int | None) -> Array:
     """The join of checked arrays; it is found again by ``given``, the argument, unless that is None."""
-    if traced_threads and (active := trace()) is not None and any(x.size for x in arrays):
+    waits = traced_threads and level_of(arrays) is None and any(x.size for x in arrays)
+    if waits and (active := trace()) is not None:
         return _waiting(active, name, arrays, axis, dtype)
     plan = _join(name, arrays, axis, dtype)
     if given is not None:

@@ -11,6 +11,7 @@ from test_every_gradient import CALLS, Call, function_of, leaves, of_cases, plac
 from test_namespace import results
 
 import cukern as ck
+from cukern.shape import remap
 
 RNG = np.random.default_rng(0)
 
@@ -294,6 +295,27 @@ def test_jit_within_and_around() -> None:
             same(around(x, y), expected, 1e-11)
             same(within(x, y), expected, 1e-11)
     same(ck.jit(ck.grad(lambda x: ck.vmap(f)(x, y).sum()))(x), looped(gradient, x, y), 1e-11)
+
+
+def test_joins_and_derivatives_in_jit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits in a trace of arrays is computed at once of batched ones."""
+    monkeypatch.setattr(remap, "_MANY_BYTES", 0)
+
+    def f(x: ck.Array, y: ck.Array) -> ck.Array:
+        return ck.tanh(ck.concat([x * 2, y]))[1:] + 1
+
+    def tangent(x: ck.Array, y: ck.Array) -> ck.Array:
+        return ck.jvp(f, [x, y], [y, x])[1]
+
+    def product(x: ck.Array, y: ck.Array) -> ck.Array:
+        return ck.hvp(lambda x: (f(x, y) ** 2).sum(), [x], [y])[1][0]
+
+    x, y = made(3, 4, 3), made(3, 4, 3)
+    for g in (f, tangent, product, lambda x, y: ck.pad(ck.roll(x, 1), 1) * 2):
+        expected = looped(g, x, y)
+        for changed in (ck.jit(ck.vmap(g)), ck.vmap(ck.jit(g))):
+            for _ in range(3):
+                same(changed(x, y), expected, 1e-11)
 
 
 def test_each_example_draws_its_own() -> None:

@@ -134,7 +134,7 @@ def operator(name: str, key: Key, made_by: Any, operation: Callable[[], Operatio
         made = operation()
         if known is not None:
             known._operators.library._destroy()
-            known.op = partial(_replaced, name)
+            known.op = known._operators.compute = partial(_replaced, name)
         _operators[name] = made_operator = TorchOperator(name, made, made_by, key)
         return made_operator
 

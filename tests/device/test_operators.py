@@ -602,8 +602,9 @@ extern "C" __global__ void << name >>(const float* in, float* y, int lambda) {
         kernel = ck.Kernel(text.replace("FACTOR", factor), name="words", block=4)
         ops.append(kernel.to_torch(lambda x, n: x, name="tests::words"))
     assert ops[1](torch.ones(4), 4).tolist() == [3] * 4
-    with pytest.raises(RuntimeError, match="tests::words was defined again since"):
-        ops[0](torch.ones(4), 4)
+    for mode in (torch.enable_grad, torch.no_grad):
+        with mode(), pytest.raises(RuntimeError, match="tests::words was defined again since"):
+            ops[0](torch.ones(4), 4)
 
     def nested(ctx: Any, x: Any) -> Any:
         function(lambda ctx, x: x + 1).to_torch(ck.ones(2), name="tests::inner")

@@ -136,6 +136,37 @@ def correlation(of: Numbers, x: Any, y: Any) -> Any:
     return (a * b).sum(1) / of.xp.sqrt((a * a).sum(1) * (b * b).sum(1))
 
 
+#: The nine velocities of a lattice in two dimensions, and their weights at rest.
+VELOCITIES = ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 1), (-1, -1), (1, -1))
+AT_REST = (4 / 9, *[1 / 9] * 4, *[1 / 36] * 4)
+
+
+def lattice(of: Numbers, f: Any) -> Any:
+    """A lattice-Boltzmann step, D2Q9 with one relaxation time: collisions, then the populations move on."""
+    rho = f[0] + f[1] + f[2] + f[3] + f[4] + f[5] + f[6] + f[7] + f[8]
+    u = (f[1] - f[3] + f[5] - f[6] - f[7] + f[8]) / rho
+    v = (f[2] - f[4] + f[5] + f[6] - f[7] - f[8]) / rho
+    rest = 1 - 1.5 * (u * u + v * v)
+    moved = []
+    for i, ((a, b), weight) in enumerate(zip(VELOCITIES, AT_REST, strict=True)):
+        along = 3 * (a * u + b * v)
+        new = f[i] + 0.6 * (weight * rho * (rest + along + 0.5 * along * along) - f[i])
+        moved.append(of.roll(of.roll(new, a, 1), b, 0))
+    return of.xp.stack(moved)
+
+
+def bootstrap(of: Numbers, x: Any, index: Any) -> Any:
+    """The means of samples that were drawn again, and their standard error."""
+    sample = x[index]
+    mean = of.mean(sample)
+    return mean, of.xp.sqrt(of.mean((sample - mean) ** 2) / sample.shape[1])
+
+
+def forms(of: Numbers, a: Any, x: Any, y: Any) -> Any:
+    """Bilinear forms of many small matrices, squashed."""
+    return of.xp.tanh(of.xp.einsum("bi,bi->b", x, of.xp.einsum("bij,bj->bi", a, y)))
+
+
 @dataclass
 class Case:
     """A program and its arguments.
@@ -166,6 +197,27 @@ def several(*each: Callable[..., list[Any]]) -> Callable[[np.random.Generator, i
     return lambda rng, n: [x for one in each for x in one(rng, n)]
 
 
+def populations(*shape: int) -> Callable[[np.random.Generator, int], list[Any]]:
+    """Populations of a lattice near rest."""
+    rest = np.array(AT_REST, np.float32)[:, None, None]
+    return lambda rng, n: [rest * (1 + 0.1 * rng.random([9, *(s // n for s in shape)], np.float32))]
+
+
+def draws(size: int, count: int) -> Callable[[np.random.Generator, int], list[Any]]:
+    """A vector, and as many samples of its positions, drawn with repetition."""
+    return lambda rng, n: [
+        rng.standard_normal(size // n, np.float32),
+        rng.integers(0, size // n, (count // n, size // n), np.int32),
+    ]
+
+
+def matrices(count: int, size: int) -> Callable[[np.random.Generator, int], list[Any]]:
+    """Matrices, and two vectors for each."""
+    return lambda rng, n: [
+        rng.standard_normal([count // n, *shape], np.float32) for shape in ((size, size), (size,), (size,))
+    ]
+
+
 CASES = [
     Case(heat, normal(8192, 8192)),
     Case(sobel, normal(8192, 8192)),
@@ -176,6 +228,9 @@ CASES = [
     Case(kmeans, several(normal(1 << 20, 16), lambda rng, n: [rng.standard_normal((64, 16), np.float32)])),
     Case(wave, several(normal(8192, 8192), normal(8192, 8192))),
     Case(correlation, several(normal(8192, 4096), normal(8192, 4096))),
+    Case(lattice, populations(4096, 4096)),
+    Case(bootstrap, draws(1 << 14, 1 << 13)),
+    Case(forms, matrices(1 << 16, 64)),
 ]
 
 

@@ -6,23 +6,77 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from .graph import Pieces
+from .graph import Piece, Pieces, all_of
 
 Box = tuple[slice, ...]
+Key = tuple[int | slice, ...]
 
 
-def common(joined: Sequence[Pieces]) -> list[Box]:
-    """The boxes of which each is within one box of each of several joined arrays of one shape."""
+def common(joined: Sequence[Pieces], shape: tuple[int, ...]) -> list[Box]:
+    """The boxes of which each is within one box of each of several joined arrays, which are broadcast to a shape."""
+    first = joined[0].shape
+    if first != shape:
+        new = len(shape) - len(first)
+        wide = all_of(shape)
+        return [
+            (
+                *wide[:new],
+                *[whole if n == 1 else part for part, whole, n in zip(box, wide[new:], first, strict=True)],
+            )
+            for box in common(joined, first)
+        ]
     if len(joined) == 1:
-        return [box for box, _ in joined[0].boxes]
+        return [piece.box for piece in joined[0].boxes]
     cuts: list[set[int]] = [{0, n} for n in joined[0].shape]
     for one in joined:
-        for box, _ in one.boxes:
-            for own, part in zip(cuts, box, strict=True):
+        for piece in one.boxes:
+            for own, part in zip(cuts, piece.box, strict=True):
                 own |= {part.start, part.stop}
-    sides = [[slice(a, b) for a, b in itertools.pairwise(sorted(own))] for own in cuts]
-    boxes: list[Box] = list(itertools.product(*sides))
-    return boxes
+    return _between(cuts)
+
+
+def shared(pieces: Sequence[Piece]) -> list[tuple[Box, list[tuple[Piece, Key]]]]:
+    """Boxes of expressions of one shape, with the pieces that have these elements, and the keys of these there.
+
+    There are none of a piece that is no box of an expression.
+    """
+    if pieces[0].source is None:
+        return []
+    cuts: list[set[int]] = [set() for _ in pieces[0].shape]
+    sources = [one.source or () for one in pieces]
+    for source in sources:
+        for own, part in zip(cuts, source, strict=True):
+            own |= {part.start, part.stop}
+    found = []
+    for box in _between(cuts):
+        inside = [
+            (piece, _moved(piece, box))
+            for piece, source in zip(pieces, sources, strict=True)
+            if all(a.start <= b.start and b.stop <= a.stop for a, b in zip(source, box, strict=True))
+        ]
+        if inside:
+            found.append((box, inside))
+    return found
+
+
+def _moved(piece: Piece, box: Box) -> Key:
+    """The key, in the joined array, of a box of the expression of a piece; without the axes that the piece adds."""
+    key: list[int | slice] = []
+    parts = iter(box)
+    for own, at in zip(piece.key, piece.box, strict=True):
+        if own is None:
+            key.append(at.start)
+        else:
+            part, before = next(parts), at.start - own.start
+            key.append(slice(part.start + before, part.stop + before))
+    return tuple(key)
+
+
+def _between(cuts: Sequence[set[int]]) -> list[Box]:
+    """The boxes between cuts across each axis."""
+    return list(
+        itertools.product(*[[slice(*ends) for ends in itertools.pairwise(sorted(own))] for own in cuts])
+    )
 
 
 def box_of(key: Sequence[Any], shape: tuple[int, ...]) -> tuple[Box, tuple[bool, ...]] | None:

@@ -381,7 +381,7 @@ class Elementwise(Ufunc):
         if any(data is not out._data and shared(data, out._data) for data in datas):
             return False
         try:
-            run_into(forward, out.device, datas, scalars, out._data)
+            run_into(forward, out.device, datas, scalars, (out._data,))
         except OverflowError:  # of a Python integer, before the launch
             return False
         out._bump(self.name)

@@ -368,16 +368,12 @@ class Indexed(NamedTuple):
         """The view of an array."""
         return x[self.key]
 
-    def within(self, own: tuple[int, ...], shape: tuple[int, ...], axes: int | None = None) -> Indexed:
-        """The index of an array of shape ``own``, which broadcasts to ``shape`` with as many axes.
-
-        Args:
-            axes: how many axes the shape has, if the array may have fewer.
-        """
-        if axes is not None and len(own) < axes:
-            raise NotFused("an index of joined arrays that broadcast")
-        sizes, key = iter(zip(own, shape, strict=True)), []
-        for part in self.key:
+    def within(self, own: tuple[int, ...], shape: tuple[int, ...]) -> Indexed:
+        """The index of an array of shape ``own``, which is broadcast to ``shape``, for what broadcasts to the view."""
+        new = len(shape) - len(own)
+        indexed = [i for i, part in enumerate(self.key) if part is not None][new:]
+        sizes, key = iter(zip(own, shape[new:], strict=True)), []
+        for part in self.key[indexed[0] :] if new and indexed else self.key:
             one = part
             if part is not None:
                 size, whole = next(sizes)
@@ -461,54 +457,138 @@ def _view_of(leaf: Node) -> View:
     return view
 
 
+def all_of(shape: Sequence[int]) -> tuple[slice, ...]:
+    """The box of all of an array."""
+    return tuple([slice(0, n) for n in shape])
+
+
+class Piece(NamedTuple):
+    """A box of a joined array, and what is in it: a part of an expression.
+
+    Attributes:
+        box: the slices of the box.
+        of: the node of the expression, which may be a number.
+        shape: that of the expression.
+        key: the part: for each axis of the box a slice of an axis of the expression, or None; the part broadcasts to
+            the box.
+    """
+
+    box: tuple[slice, ...]
+    of: Node
+    shape: tuple[int, ...]
+    key: tuple[slice | None, ...]
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it has one number everywhere."""
+        return all(one.kind in ("scalar", "constant") for one in order((self.of,)) if not one.args)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The shape of the box."""
+        return tuple([one.stop - one.start for one in self.box])
+
+    @property
+    def node(self) -> Node:
+        """The node of the elements of the box."""
+        whole = self.key == all_of(self.shape) or self.is_number
+        node: Node = self.of if whole else Expr(self.of, self.shape)[self.key].node
+        return node
+
+    @property
+    def source(self) -> tuple[slice, ...] | None:
+        """The box of the expression that has just the elements of this one; None where the part is no such box."""
+        own = [part for part in self.key if part is not None]
+        if self.is_number or any(part.step is not None for part in own):
+            return None
+        sizes = [1 if part is None else part.stop - part.start for part in self.key]
+        return tuple(own) if sizes == [*self.sizes] else None
+
+    def within(self, part: tuple[slice, ...], box: tuple[slice, ...]) -> Piece:
+        """What is in a part of the box, given by slices of the box, as the piece of another array."""
+        if self.is_number:
+            return self._replace(box=box)
+        if self.source is None:
+            return Piece(box, self.node, self.sizes, part)
+        key = [
+            None if own is None else slice(own.start + one.start, own.start + one.stop)
+            for own, one in zip(self.key, part, strict=True)
+        ]
+        return self._replace(box=box, key=tuple(key))
+
+    def joined(self, to: Piece) -> Piece:
+        """The piece of an array that has a joined array, of which this is a piece, in the box of ``to``."""
+        own, box, key = iter(zip(self.box, self.key or self.box, strict=True)), [], list[slice | None]()
+        for at, part in zip(to.box, to.key, strict=True):
+            if part is None:
+                box.append(at)
+                key.append(None)
+            else:
+                one, of = next(own)
+                box.append(slice(at.start + one.start, at.start + one.stop))
+                key.append(of)
+        return self._replace(box=tuple(box), key=tuple(key))
+
+
 class Pieces(NamedTuple):
-    """An array that is made of others side by side: boxes of it, with the expression of each.
+    """An array that is made of others side by side.
 
     Attributes:
         shape: the array's.
-        boxes: the slices of each box, which together are all of the array, and the node of its elements.
+        boxes: the pieces, which together are all of the array.
     """
 
     shape: tuple[int, ...]
-    boxes: tuple[tuple[tuple[slice, ...], Node], ...]
+    boxes: tuple[Piece, ...]
 
     def node(self, dtype: DType) -> Node:
         """The node of the array."""
         return _node("pieces", dtype, value=self)
 
     def part(self, index: Indexed) -> Node:
-        """The node of a part, which is of one box or of pieces itself.
+        """The node of a part, which is of one piece or of several itself.
 
         Raises:
-            NotFused: the index is not of slices of step 1.
+            NotFused: the index is not of slices of step 1, or the part is empty.
         """
-        ends = []
-        for part, n in zip(index.key, self.shape, strict=True):
+        shape, found = self.parts(index.key)
+        return found[0].node if len(found) == 1 else Pieces(shape, found).node(found[0].of.dtype)
+
+    def parts(self, key: Sequence[Any]) -> tuple[tuple[int, ...], tuple[Piece, ...]]:
+        """The shape of a part by slices and new axes, and its pieces.
+
+        Raises:
+            NotFused: the index is not of slices of step 1, or the part is empty.
+        """
+        if None in key:
+            shape, found = self.parts([part for part in key if part is not None])
+            sizes = iter(shape)
+            wide = tuple([1 if part is None else next(sizes) for part in key])
+            whole = all_of(wide)
+            kept = [None if part is None else own for part, own in zip(key, whole, strict=True)]
+            to = Piece(whole, found[0].of, wide, tuple(kept))
+            return wide, tuple([one.joined(to) for one in found])
+        ends, pieces = [], []
+        for part, n in zip(key, self.shape, strict=True):
             start, stop, step = part.indices(n) if isinstance(part, slice) else (0, 0, 0)
             if step != 1:
                 raise NotFused("an index of joined arrays by other than slices of step 1")
             ends.append((start, max(start, stop)))
-        found: list[tuple[tuple[slice, ...], Node]] = []
-        for box, node in self.boxes:
-            both = [(max(a, own.start), min(b, own.stop)) for (a, b), own in zip(ends, box, strict=True)]
+        for one in self.boxes:
+            both = [(max(a, own.start), min(b, own.stop)) for (a, b), own in zip(ends, one.box, strict=True)]
             if any(a >= b for a, b in both):
                 continue
-            key = tuple([slice(a - own.start, b - own.start) for (a, b), own in zip(both, box, strict=True)])
-            sizes = tuple([own.stop - own.start for own in box])
-            plain = all(one.kind in ("scalar", "constant") for one in order((node,)) if not one.args)
-            whole = plain or key == tuple([slice(0, n) for n in sizes])
-            at = tuple([slice(a - start, b - start) for (a, b), (start, _) in zip(both, ends, strict=True)])
-            found.append((at, node if whole else Expr(node, sizes)[key].node))
-        if not found:
+            own = [slice(a - at.start, b - at.start) for (a, b), at in zip(both, one.box, strict=True)]
+            box = [slice(a - start, b - start) for (a, b), (start, _) in zip(both, ends, strict=True)]
+            pieces.append(one.within(tuple(own), tuple(box)))
+        if not pieces:
             raise NotFused("an empty part of joined arrays")
-        if len(found) == 1:
-            return found[0][1]
-        return Pieces(tuple([b - a for a, b in ends]), tuple(found)).node(found[0][1].dtype)
+        return tuple([b - a for a, b in ends]), tuple(pieces)
 
 
 def reads_within(node: Node) -> int:
     """How many arrays an element of an expression reads."""
-    joined = [max(reads_within(own) for _, own in one.boxes) for one in pieces_of((node,))]
+    joined = [max(reads_within(own.of) for own in one.boxes) for one in pieces_of((node,))]
     return len(array_reads(node)) + sum(joined)
 
 
@@ -620,7 +700,7 @@ def _viewed(x: Expr, step: Moved | Indexed, what: str) -> Expr:
         if leaf.kind == "pieces":
             if not isinstance(step, Indexed):
                 raise NotFused(f"{what} of joined arrays")
-            views[leaf] = leaf.value.part(step.within(leaf.value.shape, x.shape, x.ndim))
+            views[leaf] = leaf.value.part(step.within(leaf.value.shape, x.shape))
             continue
         if leaf.kind == "reduced":
             views[leaf] = leaf.value.viewed(step, x.shape)

@@ -20,12 +20,15 @@ from ..cache import Cache
 from ..device import trace_hooks
 from ..device.precision import get_matmul_precision, matmul_precision
 from ..kernel.plan import on
+from ..kernel.sizes import divide_up
 from . import boxes
 from .graph import (
     Expr,
     Node,
+    Piece,
     Stage,
     View,
+    all_of,
     array_reads,
     gathers_of,
     input_node,
@@ -46,6 +49,8 @@ from .program import Program, compact
 from .script import Call, Into, Launch, New, Read, Script, Seen, Single, Step, taken_apart
 from .staged import RowProgram, Rows, reshaped, rows_of
 
+#: Results of one kernel.
+MOST_OUTPUTS = 16
 #: The number of a product among the inputs of what reads it in one launch.
 _PRODUCT = 1 << 24
 
@@ -473,7 +478,10 @@ class Launches(trace_hooks.Trace):
         return made
 
     def _by_pieces(self, one: Expression) -> Array:
-        """A new array of an expression of joined arrays, by a kernel for each box in which it is the same function."""
+        """A new array of an expression of joined arrays, by a kernel for each box in which it is the same function.
+
+        Parts of expressions of one shape are computed together, for as many kernels compute them once.
+        """
         if (call := self._by_call.get(one.node)) is not None:
             function, x, others = call
             with tape.stop_recording():
@@ -481,27 +489,53 @@ class Launches(trace_hooks.Trace):
         with on(one.layout.device):
             made = Array._made(one.layout)
         self.script.steps.append(New(one.layout, self.script.put(made)))
-        for box in boxes.common(pieces_of((one.node,))):
-            with tracing(self.name, self._shapes):
-                node = Expr(one.node, one.layout.shape)[box].node
-            self.compute_into(node, made, box, one.lines)
+        for nodes, keys in self._parts(self.pieces(one.node, one.layout.shape)):
+            self.compute_into(nodes, made, keys, one.lines)
         self.script.same(one.held(made), made)
         self._remember(one)
         return made
 
-    def compute_into(self, node: Node, x: Array, key: Any, lines: tuple[str, ...] = ()) -> None:
-        """Compute an expression to a part of an array, to whose shape it broadcasts; it does not read the part."""
-        target = x._data[key]
-        own = self.kernel([node], target.shape)
+    def pieces(self, node: Node, shape: tuple[int, ...]) -> tuple[Piece, ...]:
+        """An expression of joined arrays as one joined array."""
+        if node.kind == "pieces" and node.value.shape == shape:
+            return node.value.boxes  # type: ignore[no-any-return]
+        with tracing(self.name, self._shapes):
+            parts = [(box, Expr(node, shape)[box]) for box in boxes.common(pieces_of((node,)), shape)]
+        return tuple([Piece(box, part.node, part.shape, all_of(part.shape)) for box, part in parts])
+
+    def _parts(self, pieces: Sequence[Piece]) -> list[tuple[list[Node], list[boxes.Key]]]:
+        """What kernels compute of a joined array: expressions of one shape, and the parts that they are."""
+        alike: dict[Any, list[Piece]] = {}
+        for i, one in enumerate(pieces):
+            one = one._replace(of=self.reused((one.of,))[0])
+            alike.setdefault(i if one.source is None else one.shape, []).append(one)
+        kernels = list[tuple[list[Node], list[boxes.Key]]]()
+        with tracing(self.name, self._shapes):
+            for group in alike.values():
+                parts = [(box, some) for box, inside in boxes.shared(group) for some in _few(inside)]
+                if 0 < len(parts) < len(group):
+                    for box, some in parts:
+                        nodes = [one._replace(key=box).node for one, _ in some]
+                        kernels.append((nodes, [key for _, key in some]))
+                else:
+                    kernels += [([one.node], [one.box]) for one in group]
+        return kernels
+
+    def compute_into(
+        self, nodes: Sequence[Node], x: Array, keys: Sequence[Any], lines: tuple[str, ...] = ()
+    ) -> None:
+        """Compute expressions to parts of an array, to whose shape they broadcast; they do not read the parts."""
+        targets = [x._data[key] for key in keys]
+        own = self.kernel(nodes, targets[0].shape)
         placed = own.placed
         with on(x.device):
             datas = [one._data for one in own.arrays]
-            run_into(own.program, x.device, datas, own.numbers, target, placed)
-        outs = (layout_of(x.device, target),)
+            run_into(own.program, x.device, datas, own.numbers, targets, placed)
+        outs = tuple([layout_of(x.device, target) for target in targets])
         text = partial(source_of, own.program, x.device, own.layouts, outs, placed)
 
         def step(reads: tuple[Read, ...]) -> Step:
-            return Into(own.program, reads, own.numbers, self.script.slot(x), key, placed)
+            return Into(own.program, reads, own.numbers, self.script.slot(x), tuple(keys), placed)
 
         self._note(own, own.program.name, outs, lines, text, step)
 
@@ -600,6 +634,12 @@ _plans: Cache[Any, Plan] = Cache()
 def layouts_of(arrays: Sequence[Array]) -> tuple[Layout, ...]:
     """The layouts of arrays."""
     return tuple([one._layout or one._planned() for one in arrays])
+
+
+def _few(inside: list[tuple[Piece, boxes.Key]]) -> list[list[tuple[Piece, boxes.Key]]]:
+    """Parts of an array as one kernel's results each time, about as many in each kernel."""
+    size = divide_up(len(inside), divide_up(len(inside), MOST_OUTPUTS))
+    return [inside[i : i + size] for i in range(0, len(inside), size)]
 
 
 def _identity(x: Array) -> Array:

@@ -465,20 +465,20 @@ def run_into(
     device: Device,
     datas: Sequence[Any],
     scalars: Sequence[Any],
-    out: Any,
+    outs: Sequence[Any],
     placed: Places = (),
 ) -> None:
-    """Launch ``program`` on ndarrays of ``device`` and write its one output to ``out``.
+    """Launch ``program`` on ndarrays of ``device`` and write its outputs to ``outs``.
 
     Args:
-        out: one of ``datas``, or an ndarray that shares no memory with any.
+        outs: one of ``datas``, or ndarrays of one shape that share no memory with any.
         placed: see :func:`places`.
     """
-    layouts = [layout_of(device, data) for data in (*datas, out)]
-    same = [data is out for data in datas]
+    layouts = [layout_of(device, data) for data in (*datas, *outs)]
+    same = [data is outs[0] for data in datas]
     operand = device.backend.operand
-    inputs = [operand(data) for data in datas if data is not out]
-    launch_into(program, device, layouts, same, inputs, scalars, operand(out), placed)
+    inputs = [operand(data) for data in datas if data is not outs[0]]
+    launch_into(program, device, layouts, same, inputs, scalars, [operand(out) for out in outs], placed)
 
 
 def launch_into(
@@ -488,21 +488,22 @@ def launch_into(
     same: Sequence[bool],
     inputs: Sequence[Any],
     scalars: Sequence[Any],
-    out: Any,
+    outs: Sequence[Any],
     placed: Places = (),
 ) -> None:
-    """:func:`run_into` for arrays of these layouts, the last that of the output, given by operands.
+    """:func:`run_into` for arrays of these layouts, the last those of the outputs, given by operands.
 
     Args:
         same: which of the inputs are the output.
         inputs: the operands of the others.
-        out: that of the output.
+        outs: those of the outputs.
     """
     key = (program, *layouts, *same, *placed)
     plan = _plans.get(key)
     if plan is None:
-        plan = _plans.keep(key, make_plan(program, device, layouts[:-1], layouts[-1:], same, placed))
+        given, made = layouts[: len(same)], layouts[len(same) :]
+        plan = _plans.keep(key, make_plan(program, device, given, made, same, placed))
     if plan.launch is not None:
         numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]
         with on(device):
-            plan.launch(*inputs, *numbers, out)
+            plan.launch(*inputs, *numbers, *outs)

@@ -93,20 +93,21 @@ class New(NamedTuple):
 
 
 class Into(NamedTuple):
-    """A kernel that writes a part of an array."""
+    """A kernel that writes parts of an array, of one shape."""
 
     program: Program
     reads: tuple[Read, ...]
     numbers: tuple[Any, ...]
     slot: int
-    key: Any
+    keys: tuple[Any, ...]
     placed: Places
 
     def run(self, values: list[Any]) -> None:
         """Launch."""
         target: Array = values[self.slot]
         datas = [one.of(values)._data for one in self.reads]
-        run_into(self.program, target.device, datas, self.numbers, target._data[self.key], self.placed)
+        outs = [target._data[key] for key in self.keys]
+        run_into(self.program, target.device, datas, self.numbers, outs, self.placed)
 
 
 class Seen(NamedTuple):

@@ -34,10 +34,12 @@ from .graph import (
     Gathered,
     Node,
     NotFused,
+    Piece,
     Pieces,
     Reshaped,
     Stage,
     Swapped,
+    all_of,
     array_reads,
     cast,
     constant,
@@ -53,12 +55,12 @@ from .graph import (
     substitute,
     tracing,
 )
-from .launches import Kernel, Launches, Operand, layouts_of
+from .launches import MOST_OUTPUTS, Kernel, Launches, Operand, layouts_of
 from .pending import Expression, Pending, Waiting, expression, leaves_of, replace
 from .program import Program
 from .staged import LEAST_ELEMENTS, LEAST_ROWS, MOST_STAGES, depth_of, rows_of
 
-Key = tuple[int | slice | None, ...]
+Key = tuple[slice | None, ...]
 _BASIC = frozenset((int, slice, type(None), type(...)))
 #: Arrays that one kernel reads: beyond this many, operands are computed first.
 MOST_INPUTS = 16
@@ -73,8 +75,6 @@ MOST_VIEWED = 3
 MANY_BYTES = 1 << 20
 #: Launches for one array; operands that would need more are computed first.
 _MOST_PIECES = 32
-#: Results of one kernel.
-MOST_OUTPUTS = 8
 
 
 def _joined(nodes: Sequence[Node]) -> bool:
@@ -219,7 +219,8 @@ class Trace(Launches):
             joined = pieces_of(nodes)
             return bool(joined) and (
                 {one.shape for one in joined} != shapes
-                or len(common(joined)) > min(_MOST_PIECES, 1 + sum(len(one.boxes) for one in joined))
+                or len(common(joined, joined[0].shape))
+                > min(_MOST_PIECES, 1 + sum(len(one.boxes) for one in joined))
                 or _staged(nodes)
             )
 
@@ -429,6 +430,8 @@ class Trace(Launches):
 
     def _reshaped(self, one: Expression, shape: tuple[int, ...]) -> Node | None:
         """The node of another shape, if that is the one of the same shape of each array."""
+        if pieces_of((one.node,)):
+            return None
         views = {}
         for leaf, view in array_reads(one.node):
             array = self._arrays[view.array]()
@@ -500,11 +503,11 @@ class Trace(Launches):
         node = self._part_of(x, box, kept, value)
         if node is None:
             return False
-        boxes = [(box, node[0])]
-        with tracing(self.name, self._shapes):
-            for other in around(box, x.shape):
-                boxes.append((other, Expr(before, x.shape)[other].node))
-        made = Pieces(x.shape, tuple(boxes)).node(x.dtype)
+        sizes = [one.stop - one.start for one in box]
+        pieces = [Piece(box, node[0], tuple(sizes), all_of(sizes))]
+        for other in around(box, x.shape):
+            pieces.append(Piece(other, before, x.shape, other))
+        made = Pieces(x.shape, tuple(pieces)).node(x.dtype)
         lines = self.lines_of([x, value])
         replace(x, Expression(self, made, one.layout, _both(reads, node[1]), depth + 1, lines=lines))
         x._bump("setitem")
@@ -550,21 +553,38 @@ class Trace(Launches):
         """
         arrays = [x for _, x, _ in parts if isinstance(x, Array)]
         nodes, reads, depth = self._sources(arrays)
-        if pieces_of(nodes) or _staged(nodes):
+        made = None if _staged(nodes) else self._side_by_side(parts, nodes, whole.dtype)
+        if made is None:
             self._compute_all([one for one in map(expression, arrays) if one is not None])
             nodes, reads, depth = self._sources(arrays)
-        rest, made = iter(nodes), []
-        with tracing(self.name, self._shapes):
-            for box, x, key in parts:
-                if isinstance(x, Array):
-                    made.append((box, cast(Expr(next(rest), x.shape)[key].node, whole.dtype)))
-                else:
-                    made.append((box, constant(x, whole.dtype)))
-        node, lines = Pieces(whole.shape, tuple(made)).node(whole.dtype), self.lines_of(arrays)
+            made = self._side_by_side(parts, nodes, whole.dtype)
+        node, lines = Pieces(whole.shape, tuple(made or ())).node(whole.dtype), self.lines_of(arrays)
         if again is not None and not any(type(x) is Pending for x in arrays):
             function, x, others = again
             self._by_call[node] = function, weakref.ref(x), others
         return self._pending(Expression(self, node, whole, reads, depth + 1, lines=lines))
+
+    def _side_by_side(
+        self, parts: Sequence[tuple[Box, Array | complex, Key]], nodes: Sequence[Node], dtype: DType
+    ) -> list[Piece] | None:
+        """The pieces of :meth:`joined`, ``nodes`` those of its arrays; None where arrays are to be computed first."""
+        made, rest = list[Piece](), iter(nodes)
+        for box, x, key in parts:
+            if not isinstance(x, Array):
+                made.append(Piece(box, constant(x, dtype), (), ()))
+                continue
+            node, sizes = next(rest), iter(x.shape)
+            own = [part if part is None else _ends(part, next(sizes)) for part in key]
+            one = Piece(box, node, x.shape, tuple(own))
+            if not pieces_of((node,)):
+                made.append(one)
+            elif one.source is None or len(made) > _MOST_PIECES:
+                return None
+            else:
+                with tracing(self.name, self._shapes):
+                    _, parts_of = Pieces(x.shape, self.pieces(node, x.shape)).parts(one.source)
+                made += [each.joined(one) for each in parts_of]
+        return [one._replace(of=cast(one.of, dtype)) for one in made]
 
     def _assign_part(self, x: Array, parts: tuple[Any, ...], value: Array) -> bool:
         """``x[key] = value`` of an array that the trace has made, and a pending one."""
@@ -577,15 +597,23 @@ class Trace(Launches):
             return False  # the general path raises the error
         self._settle_readers(x)
         own = expression(value)
+        if own is not None and pieces_of((own.node,)):
+            self._compute_all([own])
+            own = None
         if (
             own is None
             or not broadcasts(value.shape, shape)
             or (value.dtype in COMPLEX and x.dtype not in COMPLEX)
         ):
             return False
-        self.compute_into(cast(own.node, x.dtype), x, at, self.lines_of([value]))
+        self.compute_into([cast(own.node, x.dtype)], x, [at], self.lines_of([value]))
         x._bump("setitem")
         return True
+
+
+def _ends(part: slice, n: int) -> slice:
+    """A slice of an axis of size ``n`` with its ends as they are, if its step is 1."""
+    return slice(*part.indices(n)[:2]) if part.step in (None, 1) else part
 
 
 _waiting: Cache[Any, Waiting] = Cache()

@@ -63,7 +63,7 @@ def in_order(device: Device, data: Any) -> Any:
     if data.size < LARGE and _WRITE(device, result, ..., data):
         return result
     bits = dtypes.info(data.dtype).bits
-    run_into(_copy(bits), device, (data.view(bits),), (), result.view(bits))
+    run_into(_copy(bits), device, (data.view(bits),), (), (result.view(bits),))
     return result
 
 
@@ -136,10 +136,10 @@ def laid_out(x: Array, order: tuple[int, ...]) -> Array:
 def write(device: Device, target: Any, source: Any) -> None:
     """Copy the ndarray ``source``, cast, to ``target``, a part of another array that has its shape."""
     if source.dtype != target.dtype:
-        run_into(_cast(source.dtype, target.dtype), device, (source,), (), target)
+        run_into(_cast(source.dtype, target.dtype), device, (source,), (), (target,))
     elif source.size >= LARGE or not _WRITE(device, target, ..., source):
         bits = dtypes.info(source.dtype).bits
-        run_into(_copy(bits), device, (source.view(bits),), (), target.view(bits))
+        run_into(_copy(bits), device, (source.view(bits),), (), (target.view(bits),))
 
 
 def copier(source: Layout, target: Layout) -> Prepared | None:
@@ -160,7 +160,7 @@ def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: DType) -> 
     bits, result = dtypes.info(dtype).bits, allocate(device, shape, dtype)
     with np.errstate(over="ignore"):
         number = np.full((), value, dtype).view(bits).item()
-    run_into(_fill(bits), device, (), (number,), result.view(bits))
+    run_into(_fill(bits), device, (), (number,), (result.view(bits),))
     return result
 
 

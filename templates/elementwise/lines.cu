@@ -25,7 +25,7 @@
     << type >> s<< loop.index0 >>,
 <% endfor %>
 <% for y in outputs %>
-    << y.type >>*<< " __restrict__" if tile >> y<< loop.index0 >>,
+    << y.type >>*<< " __restrict__" if tile or outputs | length > 1 >> y<< loop.index0 >>,
 <% endfor %>
 <% if strided %>
     Layout layout,

@@ -74,8 +74,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {
     "a product that several read": (lambda x: (lambda y: (ck.exp(y), (y + x).mean()))(x @ x.T), 3),
     "what follows each of several products": (lambda x: ck.tanh(ck.tanh(x[:3] @ x.T) @ x + x[:3]), 2),
     "a rolled array": (lambda x: x + ck.roll(x, 1, 0) * 2, 2),
-    "joined arrays": (lambda x: ck.exp(ck.concat([x[:5] * 2, x, x.astype("float64")], axis=0)), 3),
-    "stacked arrays": (lambda x: ck.stack([x + 1, x.T], axis=1) * 2, 2),
+    "joined arrays": (lambda x: ck.exp(ck.concat([x[:5] * 2, x, x.astype("float64")], axis=0)), 2),
+    "stacked arrays": (lambda x: ck.stack([x + 1, x.T], axis=1) * 2, 1),
     "a value that is shared": (lambda x: (lambda y: (y, y @ y.T, y + 1))(ck.tanh(x) * x + 1), 3),
     "broadcast": (lambda x: ck.broadcast_to(x[0], x.shape) + ck.broadcast_to(x[:, :1], x.shape), 1),
     "another shape": (lambda x: (x * 2).reshape(-1)[3:] + 1, 1),
@@ -108,11 +108,13 @@ def test_large_arrays_are_written_by_parts(device: ck.Device) -> None:
         p = ck.pad(u, 1)
         return p[2:, 1:-1] + p[:-2, 1:-1] - 4 * u
 
-    assert sum(np.prod(one.outputs[0].shape) for one in ck.jit(padded).launches(x)) == 520 * 520
+    outputs = [one for launched in ck.jit(padded).launches(x) for one in launched.outputs]
+    assert sum(np.prod(one.shape) for one in outputs) == 520 * 520
     agree(ck.jit(padded)(x), padded(x))
     assert count(lambda u: ck.pad(u, 1), x) == 1
 
-    assert sum(np.prod(one.outputs[0].shape) for one in ck.jit(wave).launches(x)) == 520 * 520
+    outputs = [one for launched in ck.jit(wave).launches(x) for one in launched.outputs]
+    assert sum(np.prod(one.shape) for one in outputs) == 520 * 520
     jitted = ck.jit(wave)
     for seed in range(3):
         agree(jitted(made(520, 520, seed=seed)), wave(made(520, 520, seed=seed)))

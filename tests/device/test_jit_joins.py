@@ -1,0 +1,149 @@
+"""Joined, rolled, padded and partly written arrays in ``ck.jit``, against NumPy in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern.elementwise import trace
+from cukern.shape import remap
+
+ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "sine": lambda xp, x: xp.sin(x),
+    "choice": lambda xp, x: xp.where(x > 0, x, x * 0.5),
+    "multiple": lambda xp, x: x * 0.3,
+}
+MODES = ("constant", "edge", "wrap", "reflect")
+
+
+@pytest.fixture
+def small_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small arrays are computed by parts, as large ones are."""
+    monkeypatch.setattr(remap, "_MANY_BYTES", 0)
+    monkeypatch.setattr(trace, "MANY_BYTES", 0)
+
+
+def part(choice: Random, shape: tuple[int, ...], steps: tuple[int, ...] = (1,)) -> tuple[slice, ...]:
+    starts = [choice.randrange(n) for n in shape]
+    return tuple(
+        slice(a, choice.randint(a + 1, n), choice.choice(steps)) for a, n in zip(starts, shape, strict=True)
+    )
+
+
+def step(choice: Random, xp: Any, values: list[Any]) -> Any:
+    """A new array that is made of others, as ``choice`` says."""
+    x = values[choice.randrange(len(values))]
+    alike = [one for one in values if one.shape == x.shape]
+    kind = choice.choice(
+        "roll pad concat stack view elementwise both write write_number axis flat wide rows".split()
+    )
+    axis = choice.randrange(x.ndim)
+    if kind == "roll":
+        return xp.roll(x, choice.randint(-3, 3), choice.choice([None, axis]))
+    if kind == "pad":
+        widths = [(choice.randint(0, 2), choice.randint(0, 2)) for _ in x.shape]
+        return xp.pad(x, widths, mode=choice.choice(MODES if min(x.shape) > 2 else MODES[:3]))
+    if kind in ("concat", "stack") and x.ndim < 4:
+        several = [x, *[choice.choice(alike) for _ in range(choice.randint(1, 3))]]
+        joined = xp.stack if kind == "stack" else np.concatenate if xp is np else ck.concat
+        return joined(several, axis=axis)
+    if kind == "view":
+        return x[part(choice, x.shape, (1, 1, 1, 2))]
+    if kind == "both":
+        return x * choice.choice(alike) - x
+    if kind == "write":
+        y, key = x * 1.0, part(choice, x.shape)
+        y[key] = xp.sin(x[key]) * 2
+        return y
+    if kind == "write_number":
+        y = x * 1.0
+        y[(slice(None),) * axis + (choice.randrange(x.shape[axis]),)] = 0.25
+        return y
+    if kind == "axis" and x.ndim < 4:
+        return xp.expand_dims(x, axis)
+    if kind == "flat":
+        return x.reshape(-1)
+    if kind == "wide" and x.ndim < 4:
+        return xp.broadcast_to(x, (2, *x.shape))
+    if kind == "rows":
+        return x - x.mean(axis=axis, keepdims=True) * 0.5
+    return ELEMENTWISE[choice.choice([*ELEMENTWISE])](xp, x)
+
+
+def program(xp: Any, seed: int, given: list[Any]) -> list[Any]:
+    choice, values = Random(seed), list(given)
+    for _ in range(choice.randint(2, 9)):
+        values.append(step(choice, xp, values))
+    return [values[-1], values[choice.randrange(len(given), len(values))]]
+
+
+def check(seeds: range) -> None:
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        shape = tuple(rng.integers(2, 6, rng.integers(1, 4)))
+        jitted = ck.jit(lambda given, seed=seed: program(ck, seed, given))
+        for again in range(3):
+            given = [rng.standard_normal(shape) for _ in range(2)]
+            made, desired = jitted([ck.asarray(x) for x in given]), program(np, seed, given)
+            for x, y in zip(made, desired, strict=True):
+                assert x.shape == y.shape, f"program {seed}, call {again}"
+                np.testing.assert_allclose(
+                    x.numpy(), y, rtol=1e-9, atol=1e-12, err_msg=f"program {seed}, call {again}"
+                )
+
+
+@pytest.mark.usefixtures("small_waits")
+def test_random_programs(device: ck.Device) -> None:
+    check(range(20))
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("small_waits")
+@pytest.mark.parametrize("first", range(1000, 3000, 200))
+def test_many_random_programs(device: ck.Device, first: int) -> None:
+    check(range(first, first + 200))
+
+
+def moved(f: Any) -> Any:
+    """Sums and differences of the rows of ``f``, each moved another way, as a lattice-Boltzmann method does."""
+    total, difference = f[0] + f[1] + f[2], f[0] - f[2]
+    one, other = total * difference - f[0], ck.tanh(total) * f[1]
+    return ck.stack([one, ck.roll(other, 1, 0), ck.roll(ck.roll(one + other, -1, 0), 2, 1)])
+
+
+@pytest.mark.usefixtures("small_waits")
+def test_expressions_with_common_parts_are_computed_together(device: ck.Device) -> None:
+    """One kernel reads the three arrays and writes all results of the elements that it has, wherever these go."""
+    f = ck.asarray(np.random.default_rng(0).standard_normal((3, 8, 9)))
+    jitted = ck.jit(moved)
+    for _ in range(3):
+        np.testing.assert_allclose(jitted(f).numpy(), moved(f).numpy(), rtol=1e-12, atol=1e-14)
+    sizes = sorted((len(one.outputs), one.outputs[0].size) for one in jitted.launches(f))
+    assert sizes[-1] == (3, 6 * 7) and sum(count * size for count, size in sizes) == 3 * 8 * 9
+
+
+@pytest.mark.usefixtures("small_waits")
+def test_derivatives(device: ck.Device) -> None:
+    f = ck.asarray(np.random.default_rng(0).standard_normal((3, 4, 5)))
+    ck.testing.gradcheck(ck.jit(moved), [f], order=2)
+
+
+def test_views_with_new_axes_of_joined_arrays(device: ck.Device) -> None:
+    x = ck.asarray(np.arange(6.0).reshape(2, 3))
+
+    def f(x: Any) -> Any:
+        both = ck.concat([x, x * 2])
+        return (
+            both[:, None] + 1,
+            ck.broadcast_to(both[1:3, None, :, None], (2, 2, 3, 2)),
+            ck.stack([both[None]] * 2),
+        )
+
+    for _ in range(3):
+        for made, desired in zip(ck.jit(f)(x), f(x), strict=True):
+            np.testing.assert_array_equal(made.numpy(), desired.numpy())

@@ -690,14 +690,24 @@ def test_second_derivatives_of_rows(device: ck.Device) -> None:
     ck.testing.gradcheck(ck.jit(lambda x: standardised(x)[1] * x), [x], order=2)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("first", range(3000, 4000, 100))
-def test_many_random_programs_of_few_rows(
-    device: ck.Device, first: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def few_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reductions of a few short rows wait, too."""
     monkeypatch.setattr(trace, "LEAST_ROWS", 2)
     monkeypatch.setattr(trace, "LEAST_ELEMENTS", 2)
     monkeypatch.setattr("cukern.index.take.LEAST_ELEMENTS", 2)
+
+
+@pytest.mark.usefixtures("few_wait")
+def test_a_mean_of_what_was_computed_of_a_product(device: ck.Device) -> None:
+    """Nothing needs the product any more."""
+    check_random_programs(range(3628, 3629))
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("few_wait")
+@pytest.mark.parametrize("first", range(3000, 4000, 100))
+def test_many_random_programs_of_few_rows(device: ck.Device, first: int) -> None:
     check_random_programs(range(first, first + 100))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import sys
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -715,3 +716,20 @@ def test_many_random_programs_of_few_rows(device: ck.Device, first: int) -> None
 @pytest.mark.parametrize("first", range(1000, 3000, 100))
 def test_many_random_programs(device: ck.Device, first: int) -> None:
     check_random_programs(range(first, first + 100))
+
+
+def test_many_launches_with_large_results(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches one by one and a graph take turns on a GPU before one is chosen; each call's result is its own."""
+    monkeypatch.setattr(sys.modules["cukern.jit"], "_SMALL_BYTES", 0)
+
+    @ck.jit
+    def f(x: ck.Array, y: ck.Array) -> list[ck.Array]:
+        return [ck.cumsum(x * k) + y for k in range(1, 8)]
+
+    kept = []
+    for seed in range(12):
+        x, y = made(40, seed=seed), made(40, seed=seed + 1)
+        kept.append((f(x, y), [np.cumsum(x.numpy() * k) + y.numpy() for k in range(1, 8)]))
+    for results, desired in kept:
+        for own, wanted in zip(results, desired, strict=True):
+            np.testing.assert_allclose(own.numpy(), wanted, rtol=1e-4, atol=1e-4)

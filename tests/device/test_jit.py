@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-import time
 import sys
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext

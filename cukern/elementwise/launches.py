@@ -44,7 +44,7 @@ from .graph import (
     tracing,
 )
 from .pending import Expression, Pending, expression
-from .plan import Places, Plan, make_plan, places, run_into, source_of
+from .plan import Places, Plan, make_plan, places, plan_into, source_of
 from .program import Program, compact
 from .script import Call, Into, Launch, New, Read, Script, Seen, Single, Step, taken_apart
 from .staged import RowProgram, Rows, reshaped, rows_of
@@ -525,17 +525,18 @@ class Launches(trace_hooks.Trace):
         self, nodes: Sequence[Node], x: Array, keys: Sequence[Any], lines: tuple[str, ...] = ()
     ) -> None:
         """Compute expressions to parts of an array, to whose shape they broadcast; they do not read the parts."""
-        targets = [x._data[key] for key in keys]
-        own = self.kernel(nodes, targets[0].shape)
+        parts = [x._data[key] for key in keys]
+        own = self.kernel(nodes, parts[0].shape)
         placed = own.placed
-        with on(x.device):
-            datas = [one._data for one in own.arrays]
-            run_into(own.program, x.device, datas, own.numbers, targets, placed)
-        outs = tuple([layout_of(x.device, target) for target in targets])
+        outs = tuple([layout_of(x.device, part) for part in parts])
         text = partial(source_of, own.program, x.device, own.layouts, outs, placed)
+        plan = plan_into(own.program, x.device, (*own.layouts, *outs), [False] * len(own.arrays), placed)
+        operands = [x.device.backend.operand(part) for part in parts]
+        plan.write([one._operand for one in own.arrays], own.numbers, operands)
+        offsets = tuple([0 if x.device.addressable else one - x._operand for one in operands])
 
         def step(reads: tuple[Read, ...]) -> Step:
-            return Into(own.program, reads, own.numbers, self.script.slot(x), tuple(keys), placed)
+            return Into(plan, reads, own.numbers, self.script.slot(x), tuple(keys), offsets)
 
         self._note(own, own.program.name, outs, lines, text, step)
 

@@ -133,6 +133,13 @@ class Plan(kernel_plan.Plan):
         self.launch(*values)
         return results
 
+    def write(self, inputs: Sequence[Any], scalars: Sequence[Any], outs: Sequence[Any]) -> None:
+        """Launch with operands of inputs and of existing outputs, whose memory the caller keeps."""
+        if self.launch is not None:
+            numbers = [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
+            with on(self.device):
+                self.launch(*inputs, *numbers, *outs)
+
 
 class Mapped(Plan):
     """The plan of a program for examples of a batch, which computes all of them."""
@@ -498,12 +505,16 @@ def launch_into(
         inputs: the operands of the others.
         outs: those of the outputs.
     """
+    plan_into(program, device, layouts, same, placed).write(inputs, scalars, outs)
+
+
+def plan_into(
+    program: Program, device: Device, layouts: Sequence[Layout], same: Sequence[bool], placed: Places = ()
+) -> Plan:
+    """The plan of :func:`launch_into`."""
     key = (program, *layouts, *same, *placed)
     plan = _plans.get(key)
     if plan is None:
         given, made = layouts[: len(same)], layouts[len(same) :]
         plan = _plans.keep(key, make_plan(program, device, given, made, same, placed))
-    if plan.launch is not None:
-        numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]
-        with on(device):
-            plan.launch(*inputs, *numbers, *outs)
+    return plan

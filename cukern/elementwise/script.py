@@ -14,8 +14,7 @@ from ..array.layout import Layout, address
 from ..cache import Is
 from .graph import View
 from .operands import view
-from .plan import Places, Plan, run_into
-from .program import Program
+from .plan import Plan
 
 
 class Read(NamedTuple):
@@ -93,21 +92,25 @@ class New(NamedTuple):
 
 
 class Into(NamedTuple):
-    """A kernel that writes parts of an array, of one shape."""
+    """A kernel that writes parts of an array, of one shape, which begin ``offsets`` bytes behind its first element."""
 
-    program: Program
+    plan: Plan
     reads: tuple[Read, ...]
     numbers: tuple[Any, ...]
     slot: int
     keys: tuple[Any, ...]
-    placed: Places
+    offsets: tuple[int, ...]
 
     def run(self, values: list[Any]) -> None:
         """Launch."""
         target: Array = values[self.slot]
-        datas = [one.of(values)._data for one in self.reads]
-        outs = [target._data[key] for key in self.keys]
-        run_into(self.program, target.device, datas, self.numbers, outs, self.placed)
+        arrays = [one.of(values) for one in self.reads]
+        inputs = [one._operand for one in arrays]
+        if target.device.addressable:
+            parts = [target._data[key] for key in self.keys]
+            self.plan.write(inputs, self.numbers, list(map(target.device.backend.operand, parts)))
+        else:
+            self.plan.write(inputs, self.numbers, [target._operand + offset for offset in self.offsets])
 
 
 class Seen(NamedTuple):

@@ -202,7 +202,9 @@ class Jitted(Generic[P, R]):
         if known is not None and state is _State.TRIED:
             plain = self._function(*args, **kwargs)
             faster = time.perf_counter() - start < known.seconds
-            self._known.keep(key, known._replace(state=_State.PLAIN if faster else _State.TRACED))
+            last = known.turn + 1 == _TIMED  # the first call has to plan its launches
+            tried = _State.PLAIN if faster else _State.TRACED if last else _State.TRIED
+            self._known.keep(key, known._replace(state=tried, turn=known.turn + 1))
             return plain
         if known is None and (call := _chance_in(self._function)):
             warnings.warn(

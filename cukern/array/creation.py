@@ -18,6 +18,7 @@ from ..cache import Cache
 from ..device import Device, capture_hooks, current, dlpack
 from ..device.kernels_only import allows_numpy, asked
 from .array import Array, copied
+from .deferred import trace, traced_threads
 from .host_data import holds_array, host_data
 from .layout import Layout, Shape, fresh_layout, known_layout, renewed, shape_of
 from .making import cleared
@@ -248,7 +249,16 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
         device: the current one by default.
     """
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_named(dtype)
-    return _empty(fresh_layout(_device(device), wanted, shape_of(shape)))
+    where, sizes = _device(device), shape_of(shape)
+    if traced_threads and (active := trace()) is not None:
+        return _again(active, empty, sizes, wanted, where)
+    return _empty(fresh_layout(where, wanted, sizes))
+
+
+def _again(active: Any, function: Callable[..., Array], *args: Any) -> Array:
+    """The result of a creation function, which a trace makes again by calling it with these arguments."""
+    result: Array = active.call(function, args, {})
+    return result
 
 
 def _empty(layout: Layout) -> Array:
@@ -285,6 +295,8 @@ def full(
     wanted = dtypes.result_type(fill_value) if dtype is None else dtypes.as_named(dtype)
     if not plain and isinstance(fill_value, complex):
         dtypes.refuse_real("full", dtypes.result_type(fill_value), wanted)
+    if traced_threads and (active := trace()) is not None:
+        return _again(active, full, shape_of(shape), fill_value, wanted, where)
     if where.addressable and not asked():  # a trace shows what is done with the array alone
         result = where.backend.empty(shape_of(shape), wanted)
         with np.errstate(over="ignore"):
@@ -305,6 +317,8 @@ def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     where = current() if device is None else _device(device)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_named(dtype)
     sizes = (shape,) if type(shape) is int and shape >= 0 else shape_of(shape)
+    if traced_threads and (active := trace()) is not None:
+        return _again(active, zeros, sizes, wanted, where)
     if where.which is not None:
         with where.activate():
             return Array._wrap(where.backend.zeros(sizes, wanted), where)
@@ -434,6 +448,8 @@ def arange(
     if wanted == dtypes.bool_ and (high - low) / step > 2:
         raise TypeError(f"arange: dtype: expected numbers for more than two elements, got {wanted}")
     where = _device(device)
+    if traced_threads and (active := trace()) is not None:
+        return active.call(arange, (low, high, step), {"dtype": wanted, "device": where})  # type: ignore[no-any-return]
     if not whole and not all(isinstance(n, int) for n in (low, high, step)):
         return _on(where, np.arange(low, high, step).astype(wanted))
     if max(abs(low), abs(high), abs(step)) < 2**62:
@@ -472,6 +488,8 @@ def eye(
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     kind = bool if dtypes.info(wanted).extension else wanted
     where = _device(device)
+    if traced_threads and (active := trace()) is not None:
+        return active.call(eye, (N, M, k, wanted), {"device": where})  # type: ignore[no-any-return]
     if where.addressable and kind is wanted:
         if type(N) is not int or type(k) is not int or M is not None or not -N < k < N:
             return Array._wrap(np.eye(N, M, k, wanted), where)
@@ -499,6 +517,8 @@ def tri(
     """Make a matrix with ones on and below the ``k``-th diagonal and zeros above."""
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = _device(device)
+    if traced_threads and (active := trace()) is not None:
+        return active.call(tri, (N, M, k, wanted), {"device": where})  # type: ignore[no-any-return]
     if allows_numpy(where):
         return _built(where, wanted, lambda xp: xp.tri(N, M, k, dtype=bool))
     return _triangle(N, N if M is None else M, k, where).astype(wanted, copy=False)

@@ -76,7 +76,8 @@ def _program(row: Elementwise, x: Array, operands: Sequence[Any]) -> Program:
 def _write(forward: Program, arrays: Sequence[Array], scalars: Sequence[Any]) -> None:
     """Overwrite the first of ``arrays``."""
     x = arrays[0]
-    if traced_threads and (active := trace()) is not None and active.rewritten(forward, arrays, scalars):
+    active = trace() if traced_threads else None
+    if active and (active.rewritten(forward, arrays, scalars) or active.updated(forward, arrays, scalars)):
         x._bump(forward.name)
         return
     about_to_write(x)

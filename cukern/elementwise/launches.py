@@ -13,7 +13,7 @@ import numpy as np
 from .. import pytree
 from ..array import Array, deferred
 from ..array.array import Storage
-from ..array.layout import Layout, address, fresh_layout, layout_of
+from ..array.layout import Layout, fresh_layout, layout_of
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..cache import Cache
@@ -46,7 +46,7 @@ from .graph import (
 from .pending import Expression, Pending, expression
 from .plan import Places, Plan, make_plan, places, plan_into, source_of
 from .program import Program, compact
-from .script import Call, Into, Launch, New, Read, Script, Seen, Single, Step, taken_apart
+from .script import Call, Into, Launch, New, Read, Script, Single, Step, taken_apart
 from .staged import RowProgram, Rows, reshaped, rows_of
 
 #: Results of one kernel.
@@ -344,9 +344,7 @@ class Launches(trace_hooks.Trace):
         """The view that an expression is of another array."""
         base, take = one.base
         made = Array._wrap(take(base._data), base.device)
-        of, own = self.script.slot(base), made._planned()
-        offset = address(made._data) - address(base._data) if own.size else 0
-        self.script.steps.append(Seen(of, take, self.script.put(one.held(made)), own, offset))
+        self.script.seen(one.held(made), base, take, made)
         return made
 
     def _of_product(self, one: Expression) -> Array | None:
@@ -524,19 +522,24 @@ class Launches(trace_hooks.Trace):
     def compute_into(
         self, nodes: Sequence[Node], x: Array, keys: Sequence[Any], lines: tuple[str, ...] = ()
     ) -> None:
-        """Compute expressions to parts of an array, to whose shape they broadcast; they do not read the parts."""
+        """Compute expressions to parts of an array, to whose shape they broadcast.
+
+        They do not read the parts, but a single one may read each element of the array that it replaces.
+        """
         parts = [x._data[key] for key in keys]
         own = self.kernel(nodes, parts[0].shape)
         placed = own.placed
         outs = tuple([layout_of(x.device, part) for part in parts])
         text = partial(source_of, own.program, x.device, own.layouts, outs, placed)
-        plan = plan_into(own.program, x.device, (*own.layouts, *outs), [False] * len(own.arrays), placed)
+        same = [one is x for one in own.arrays]
+        plan = plan_into(own.program, x.device, (*own.layouts, *outs), same, placed)
         operands = [x.device.backend.operand(part) for part in parts]
-        plan.write([one._operand for one in own.arrays], own.numbers, operands)
+        plan.write([one._operand for one in own.arrays if one is not x], own.numbers, operands)
         offsets = tuple([0 if x.device.addressable else one - x._operand for one in operands])
 
         def step(reads: tuple[Read, ...]) -> Step:
-            return Into(plan, reads, own.numbers, self.script.slot(x), tuple(keys), offsets)
+            apart = tuple([one for one, is_target in zip(reads, same, strict=True) if not is_target])
+            return Into(plan, apart, own.numbers, self.script.slot(x), tuple(keys), offsets)
 
         self._note(own, own.program.name, outs, lines, text, step)
 

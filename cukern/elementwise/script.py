@@ -214,6 +214,13 @@ class Script:
         """Let ``x``, which has got the memory of ``made``, have its slot."""
         self._slots[id(x)] = weakref.ref(x), self.slot(made)
 
+    def seen(self, view: Array, base: Array, take: Callable[[Any], Any], made: Array | None = None) -> None:
+        """Note that an array is a view of another one; ``made``, if given, is there already in its place."""
+        there = view if made is None else made
+        own = there._planned()
+        offset = address(there._data) - address(base._data) if own.size else 0
+        self.steps.append(Seen(self.slot(base), take, self.put(view), own, offset))
+
     def made(self, x: Array) -> bool:
         """Whether a step has made an array."""
         return self.known(x) and self._arguments <= self.slot(x) not in self.outer

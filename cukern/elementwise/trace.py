@@ -250,6 +250,22 @@ class Trace(Launches):
         replace(x, Expression(self, node, one.layout, reads, depth, lines=self.lines_of(arrays)))
         return True
 
+    def updated(self, program: Program, arrays: Sequence[Array], scalars: Sequence[Any]) -> bool:
+        """Write the result of a program over the first of the arrays by a step; False if no step made its memory."""
+        x, *others = arrays
+        self._settle_readers(x)
+        deferred.computed(x)
+        if not self.script.made(x) or not self.script.made(x if x._viewed is None else x._viewed):
+            return False
+        for one in others:
+            if pieces_of(nodes := (self._read(one)[0],)) or _staged(nodes):
+                deferred.computed(one)
+        if any(one is not x and one._storage is x._storage for one in others):
+            return False
+        (node,), _, _ = self.inlined(program, arrays, scalars)
+        self.compute_into([node], x, [...], self.lines_of(arrays))
+        return True
+
     def _pending(self, one: Expression) -> Array:
         result = Pending.of(one.layout, one)
         one.owner = weakref.ref(result)
@@ -471,15 +487,10 @@ class Trace(Launches):
         bases: dict[int, Array] = {}
         for reference, of, take in self._views.pop(id(storage), ()):
             if (view := reference()) is not None:
-                self.script.open = self.script.open or "it writes to an array of which there are views"
                 base = of.owner()
                 if base is None:
                     base = bases[id(of)] if id(of) in bases else bases.setdefault(id(of), of())
-                data = take(base._data)
-                view.__class__ = Array
-                view._ndarray, view._memory, view._layout = data, None, None
-                view._planned()
-                view._memory = data if x.device.addressable else data.data
+                self._link(view, base, take)
         self._compute_all(
             [
                 one
@@ -488,6 +499,16 @@ class Trace(Launches):
             ]
         )
         self._forget(storage)
+
+    def _link(self, view: Array, base: Array, take: Callable[[Any], Any]) -> None:
+        """Let a view that has been an expression by itself share the memory of the array that it is a view of."""
+        data = take(base._data)
+        view.__class__ = Array
+        view._ndarray, view._memory, view._layout = data, None, None
+        view._planned()
+        view._memory = data if view.device.addressable else data.data
+        view._viewed = base if base._viewed is None else base._viewed
+        self.script.seen(view, base, take)
 
     def assign(self, x: Array, key: Any, value: Any) -> bool:
         """``x[key] = value`` of an array that this trace has made, as a part of it; False where that is not so."""
@@ -498,11 +519,12 @@ class Trace(Launches):
             return False
         one = expression(x)
         if one is None:
-            if type(value) is not Pending or not self.script.made(x):
-                return False
-            return self._assign_part(x, parts, value)
-        if one.trace is not self or one.base is not None or id(x._storage) in self._views:
+            return self.script.made(x) and self._assign_part(x, parts, value)
+        if one.trace is not self or one.base is not None:
             return False
+        if any(each.view() is not None for each in self._views.get(id(x._storage), ())):
+            return False
+        self._views.pop(id(x._storage), None)
         found = box_of(parts, x.shape)
         before, reads, depth = self._read(x)
         if x.nbytes < MANY_BYTES or found is None or pieces_of((before,)) or _staged((before,)):
@@ -530,6 +552,8 @@ class Trace(Launches):
         Args:
             kept: which axes of the box the index keeps.
         """
+        if (number := self._number_for(x, value)) is not None:
+            return number, ()
         if not isinstance(value, Array) or value.device is not x.device or value.dtype != x.dtype:
             return None
         shape = tuple([one.stop - one.start for one, keep in zip(box, kept, strict=True) if keep])
@@ -595,8 +619,15 @@ class Trace(Launches):
                 made += [each.joined(one) for each in parts_of]
         return [one._replace(of=cast(one.of, dtype)) for one in made]
 
-    def _assign_part(self, x: Array, parts: tuple[Any, ...], value: Array) -> bool:
-        """``x[key] = value`` of an array that the trace has made, and a pending one."""
+    def _number_for(self, x: Array, value: Any) -> Node | None:
+        """The node of a Python number that is written to an array; None of what is converted or checked first."""
+        limits = x._planned().numbers.get(type(value))
+        if limits is None or not limits[0] <= value <= limits[1]:
+            return None
+        return self.scalar(value, constant(0, x.dtype))
+
+    def _assign_part(self, x: Array, parts: tuple[Any, ...], value: Any) -> bool:
+        """``x[key] = value`` of an array that the trace has made."""
         if x._planned().repeated or x._storage.constant:
             return False
         at = parts if ... in parts else (*parts, ...)
@@ -604,20 +635,29 @@ class Trace(Launches):
             shape = x._data[at].shape
         except IndexError:
             return False  # the general path raises the error
+        node = self._number_for(x, value)
+        if node is None:
+            casts = isinstance(value, Array) and (value.dtype not in COMPLEX or x.dtype in COMPLEX)
+            if not casts or value.device is not x.device or not broadcasts(value.shape, shape):
+                return False
+            if value._storage is x._storage:
+                return _is_part(value, x, at)  # what has been written in place by its own operator
         self._settle_readers(x)
-        own = expression(value)
-        if own is not None and pieces_of((own.node,)):
-            self._compute_all([own])
-            own = None
-        if (
-            own is None
-            or not broadcasts(value.shape, shape)
-            or (value.dtype in COMPLEX and x.dtype not in COMPLEX)
-        ):
-            return False
-        self.compute_into([cast(own.node, x.dtype)], x, [at], self.lines_of([value]))
+        if node is None:
+            if pieces_of((self._read(value)[0],)):
+                deferred.computed(value)
+            node = cast(self._read(value)[0], x.dtype)
+        self.compute_into([node], x, [at], self.lines_of([value] if isinstance(value, Array) else []))
         x._bump("setitem")
         return True
+
+
+def _is_part(x: Array, of: Array, key: Any) -> bool:
+    """Whether an array is a part of another one, which is not computed."""
+    if expression(x) is not None:
+        return False
+    part, own = of._data[key], x._data
+    return bool(address(part) == address(own) and part.strides == own.strides and part.shape == own.shape)
 
 
 def _repeated(one: Expression, size: int) -> bool:

@@ -15,14 +15,17 @@ from ..elementwise.plan import converter
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.staged import SegmentProgram
 from ..kernel.plan import Plan, on, operands, serial
+from ..kernel.sizes import divide_up, power_of_two
 from ..kernel.strides import Axes, broadcast_steps, collapse, contiguous_steps, needs_64_bits, step_kind
 from ..launch.params import layout_params
-from .combine import Combination, Combining, Launches, combining, launches
+from .combine import Combination, Combining, Launches, launches
 
 #: Elements that the host computes at once.
 _UNROLL = 64
 #: Bytes of rows in flight that a thread holds in registers, where a value counts as 4 at least; and the most rows.
-_HELD, _FLIGHT = 160, 4
+_HELD, _FLIGHT = 256, 4
+#: Threads of a block, and the packs of a row up to which each of them has one, as short rows keep few threads busy.
+_BLOCK, _LANES = 256, 32
 #: Statements for all elements of a thread, all unrolled, above which it has fewer rows in flight.
 _STATEMENTS = 1024
 
@@ -166,8 +169,13 @@ def _width(arrays: Sequence[Layout], columns: Axes, from_row: Sequence[int]) -> 
 
 
 def _combining(packs: int, width: int, length: int, arrays: Sequence[tuple[int, int]]) -> Combining:
-    """How threads of a GPU share rows of so many packs, of arrays with these sizes of a value and steps along rows."""
-    s = combining(packs, width)
-    held = s.items * sum(size * (width if step == 1 else 1) for size, step in arrays)
-    flight = min(_FLIGHT, _HELD // held, _STATEMENTS // (max(1, length) * width * s.items))
-    return s._replace(flight=max(1, flight))
+    """How threads of a GPU share rows of so many packs.
+
+    Args:
+        length: the statements for an element.
+        arrays: the sizes of values, and steps along rows.
+    """
+    size = sum(size * (width if step == 1 else 1) for size, step in arrays)
+    items = 2 if packs > _LANES and 4 * size <= _HELD else 1
+    flight = min(_FLIGHT, _HELD // (items * size), _STATEMENTS // (max(1, length) * width * items))
+    return Combining(_BLOCK, min(_BLOCK, power_of_two(divide_up(packs, items))), items, max(1, flight))

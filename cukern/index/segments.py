@@ -82,6 +82,10 @@ class Segments(NamedTuple):
         result = gathered(y, self.ids, outer, number, inner)
         return recorded("take", y, result, self.summed, self.gathered)
 
+    def mean(self, x: Array) -> Array:
+        """The means of the segments of ``x`` (outer, count, inner), 0 of no row, not on the host."""
+        return self.combined(x, mean=True)
+
     def _gathered_later(self, g: Array) -> Array:
         """:meth:`gathered`; on a GPU not before it is read, as :func:`.take.scatter` reads ``g`` itself."""
         outer, number, inner = g.shape
@@ -247,11 +251,11 @@ def _traced(
     if offsets is None and not rising:
         return TracedRows(in_range(active, ids, size, name), size, ids)
     own = x._layout or x._planned()
-    found = active.once(_numbered, own, ids, number, offsets, rising, name=name)
+    found = active.once(rows_of_segments, own, ids, number, offsets, rising, name=name)
     return TracedRows(found[0], size, given, True, *found[1:])
 
 
-def _numbered(x: Layout, ids: Any, number: Any, offsets: Any, rising: bool, name: str) -> list[Array]:
+def rows_of_segments(x: Layout, ids: Any, number: Any, offsets: Any, rising: bool, name: str) -> list[Array]:
     """The segment of each row of an array of this layout, and the first row of each segment where that is known."""
     found = _segments(name, x, ids, number, 0, offsets, rising)
     return [Array._wrap(one, x.device) for one in (found.ids, found.starts) if one is not None]
@@ -293,7 +297,7 @@ def _mean(x: Array, segments: AnySegments) -> Array:
     if serial(x.device) and isinstance(segments, Segments):
         sums = segments.summed(astype(x, dtypes.info(x.dtype).acc, copy=False))
         return astype(_divided(sums, segments.counts(x)), x.dtype, copy=False)
-    result = segments.combined(x, mean=True)
+    result = segments.mean(x)
     return recorded("segment_mean", x, result, lambda g: segments.gathered(_divided(g, segments.counts(x))))
 
 

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..array import Array
 from ..array.deferred import trace
+from ..autodiff import tape
 from ..elementwise.operands import recorded
+from ..elementwise.staged import LEAST_ELEMENTS
 from ..elementwise.table import subtract
+from ..kernel.plan import serial
 from ..shape.views import reshape
 from .combine import Combination, combined
 from .gather_scatter import gathered, ordered
 from .segment_program import segment_plan
+
+#: Elements of a row from which the host gathers rows where they are read, and from which it computes rows where it
+#: combines them, for which it sorts the indices.
+_GATHERED, _COMPUTED = LEAST_ELEMENTS, 64
 
 
 class TracedRows(NamedTuple):
@@ -40,31 +47,38 @@ class TracedRows(NamedTuple):
 
     def gathered(self, x: Array) -> Array:
         """The rows of ``x`` (size, ...) that the ids name: (count, ...)."""
-        if (active := trace()) is not None and x.dtype not in dtypes.COMPLEX and x.size and self.ids.size:
-            result: Array = active.gathered(x, self.ids, self.given)
+        active = trace()
+        if active is None:
+            result = take_rows(x, self.ids)
+        elif self.ids.size and _within(x, _GATHERED):
+            result = active.gathered(x, self.ids, self.given)
         else:
-            inner = math.prod(x.shape[1:])
-            rows = gathered(reshape(x, (1, self.size, inner)), self.ids._data, 1, self.size, inner)
-            result = reshape(rows, (*self.ids.shape, *x.shape[1:]))
+            result = active.call(take_rows, (x, self.ids), {})
         return recorded("take", x, result, self.summed, self.gathered)
 
     def summed(self, x: Array) -> Array:
         """The sums of the rows of ``x`` (count, ...) that have the same id: (size, ...)."""
         return recorded("segment_sum", x, self.combined(x), self.gathered, self.summed)
 
-    def combined(self, x: Array, how: Combination = "sum", mean: bool = False) -> Array:
+    def combined(self, x: Array, how: Combination = "sum") -> Array:
         """The rows of ``x`` (count, ...) that have the same id, combined: (size, ...)."""
-        if (active := trace()) is not None and x.dtype not in dtypes.COMPLEX and x.size and self.size:
-            plan_of = partial(segment_plan, number=self.size, how=how, mean=mean)
-            name = "segment_mean" if mean else f"segment_{how}"
-            result: Array = active.combined(x, self._order(), plan_of, name)
-            return result
-        inner, starts = math.prod(x.shape[1:]), None if self.starts is None else self.starts._data
-        rows = reshape(x, (1, self.ids.size, inner))
-        made = combined(
-            rows, self.ids._data, 1, self.size, inner, how=how, rising=self.rising, mean=mean, starts=starts
-        )
-        return reshape(made, (self.size, *x.shape[1:]))
+        active, known = trace(), (self.ids, self.size, self.rising, self.starts)
+        if active is None:
+            return combine_rows(x, how, *known)
+        if self.size and _within(x, _COMPUTED):
+            return self._computed(active, x, how, False)
+        made: Array = active.call(combine_rows, (x, how, *known), {})
+        return made
+
+    def mean(self, x: Array) -> Array:
+        """The means of the rows of ``x`` (count, ...) that have the same id, 0 of none, in a trace: (size, ...)."""
+        return self._computed(trace(), x, "sum", True)
+
+    def _computed(self, active: Any, x: Array, how: Combination, mean: bool) -> Array:
+        plan_of = partial(segment_plan, number=self.size, how=how, mean=mean)
+        name = "segment_mean" if mean else f"segment_{how}"
+        made: Array = active.combined(x, self._order(), plan_of, name)
+        return made
 
     def counts(self, like: Array) -> Array:
         """How many rows have each id: integers (size, 1, ...), of as many axes as ``like``."""
@@ -82,8 +96,35 @@ class TracedRows(NamedTuple):
         return found
 
 
+def _within(x: Array, least: int) -> bool:
+    """Whether what reads or combines the rows of ``x`` computes them, on the host from ``least`` elements on."""
+    long = not serial(x.device) or x.size >= least * x.shape[0]
+    return x.size > 0 and x.dtype not in dtypes.COMPLEX and long
+
+
 def order_of_indices(ids: Array, size: int, rising: bool) -> list[Array]:
     """See :meth:`TracedRows._order`."""
     found = ordered(ids.device, ids._data, size, rising)
     places = [] if found.order is None else [found.order]
     return [found.keys, found.starts(size), *places]
+
+
+def take_rows(x: Array, ids: Array) -> Array:
+    """See :meth:`TracedRows.gathered`."""
+    size, *rest = x.shape
+    inner = math.prod(rest)
+    with tape.stop_recording():
+        made = gathered(reshape(x, (1, size, inner)), ids._data, 1, size, inner)
+        return reshape(made, (ids.size, *rest))
+
+
+def combine_rows(
+    x: Array, how: Combination, ids: Array, size: int, rising: bool, starts: Array | None
+) -> Array:
+    """See :meth:`TracedRows.combined`."""
+    count, *rest = x.shape
+    inner, known = math.prod(rest), None if starts is None else starts._data
+    with tape.stop_recording():
+        rows = reshape(x, (1, count, inner))
+        made = combined(rows, ids._data, 1, size, inner, how=how, rising=rising, starts=known)
+        return reshape(made, (size, *rest))

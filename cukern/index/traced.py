@@ -21,7 +21,6 @@ from ..kernel.plan import serial
 from ..shape.views import reshape
 from .combine import Combination, combined
 from .gather_scatter import gathered, ordered
-from .segment_program import segment_plan
 
 #: Elements of a row from which the host gathers rows where they are read, and from which it computes rows where it
 #: combines them, for which it sorts the indices.
@@ -75,6 +74,8 @@ class TracedRows(NamedTuple):
         return self._computed(trace(), x, "sum", True)
 
     def _computed(self, active: Any, x: Array, how: Combination, mean: bool) -> Array:
+        from .segment_program import segment_plan  # many programs have none
+
         plan_of = partial(segment_plan, number=self.size, how=how, mean=mean)
         name = "segment_mean" if mean else f"segment_{how}"
         made: Array = active.combined(x, self._order(), plan_of, name)

@@ -108,6 +108,15 @@ struct Stage<< loop.index0 >> {
     for (index row = index(blockIdx.x) * each; row < minimum(rows, index(blockIdx.x + 1) * each); ++row) {
 <% endif %>
 <%- endmacro %>
+<# Moves the offsets of gathered rows to these. #>
+<% macro gathered() %>
+<% for one in indices %>
+        const long long at<< loop.index0 >> = i<< loop.index0 >>[offset[<< one.at >>]];
+<% endfor %>
+<% for k, by in gathers %>
+        offset[<< k >>] += index(in_range(at<< by >>, layout.source_size[<< loop.index0 >>])) * layout.source_step[<< loop.index0 >>];
+<% endfor %>
+<%- endmacro %>
 <# The arrays of a row. #>
 <% macro loads() %>
 <% for x in inputs if x.step == "zero" %>
@@ -246,12 +255,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << rows_of_thread() >>
         index offset[<< arrays >>] = {};
         advance(offset, row, layout.kept_shape, layout.kept_step);
-<% for one in indices %>
-        const long long at<< loop.index0 >> = i<< loop.index0 >>[offset[<< one.at >>]];
-<% endfor %>
-<% for k, by in gathers %>
-        offset[<< k >>] += index(in_range(at<< by >>, layout.source_size[<< loop.index0 >>])) * layout.source_step[<< loop.index0 >>];
-<% endfor %>
+<< gathered() >>
 << loads() >>
 <% for level in levels %>
 << reduced(level) >>

@@ -144,14 +144,7 @@ def combined(
         )  # fmt: skip
         made = Array._made(plan.result)
         given = operands(device, (*arrays, places, first, made))
-        if plan.parts is None:
-            plan.all(*given)
-            return made
-        parts = Array._made(plan.parts)
-        for level in plan.levels:
-            level(*operands(device, (g, keys, places, parts)))
-        plan.all(*given)
-        plan.long(*given, *operands(device, (keys, parts)))
+        plan.run(device, given, keys)
     return made
 
 
@@ -159,19 +152,34 @@ class Launches(NamedTuple):
     """The launches that combine rows of given forms.
 
     Attributes:
-        result, parts: the layouts of the result, and of the inner nodes of the tree for indices with many rows.
-        levels: one a level of the tree: take the rows, the keys, the order and the nodes.
-        all: takes the base if there is one, the rows, the order, the starts and the result.
-        long: takes these, the keys and the nodes.
+        result, parts: the layouts of the result, and of the inner nodes of the tree for indices with many rows, if any.
+        all: makes the results of other indices, and the first level of the tree.
+        levels: make each a further level.
+        long: makes the results of indices with many rows.
         texts: make the kernels' texts.
     """
 
     result: Layout
     parts: Layout | None
-    levels: Sequence[Prepared]
     all: Prepared
-    long: Prepared
+    levels: Sequence[Prepared]
+    long: Prepared | None
     texts: Sequence[Callable[[], str]]
+
+    def run(self, device: Device, given: Sequence[Any], keys: Array) -> None:
+        """Launch on the current device.
+
+        Args:
+            given: the operands of the base, if there is one, the rows, the order, the starts and the result.
+            keys: the sorted indices.
+        """
+        parts = None if self.parts is None else Array._made(self.parts)
+        tree = operands(device, (keys, parts))
+        self.all(*given, *tree)
+        for level in self.levels:
+            level(*tree)
+        if self.long is not None:
+            self.long(*given, *tree)
 
 
 @lru_cache(maxsize=4096)
@@ -226,10 +234,11 @@ def launches(
     while n >= 2 * s.fan:
         n //= s.fan
         tiles.append(n)
+    first, all_tiles = (tiles or [0])[0], sum(tiles)
     variables: dict[str, Any] = {
         "lanes": s.lanes, "items": s.items, "width": width, "fan": s.fan, "flight": s.flight,
-        "index": index_type(outer * size * s.lanes, outer * count * s.lanes, inner),
-        "full": inner % (width * s.lanes * s.items) == 0, "what": how, **(source or {}),
+        "index": index_type(outer * (size + first) * s.lanes, outer * count * s.lanes, inner),
+        "full": inner % (width * s.lanes * s.items) == 0, "what": how, "key": dtypes.info(key).cxx,
     }  # fmt: skip
     texts: list[Callable[[], str]] = []
 
@@ -241,23 +250,24 @@ def launches(
         texts.append(partial(_KERNELS[stage].source, device=device, **bound))
         grid = (divide_up(rows, groups), min(blocks_y, GRID_Y), 1)
         function = _KERNELS[stage].bind(device, **bound).function
-        return function.prepare(grid, (block, 1, 1), 0, (*layout, *tail))
+        return function.prepare(grid, (block, 1, 1), 0, tail)
 
     result = fresh_layout(device, dtype, (outer, size, inner))
-    levels, below, here = [], 0, 0
-    for level, n in enumerate(tiles, 1):
-        numbers = (outer * n, count, inner, n, s.fan**level, sum(tiles), below, here)
-        levels.append(prepare("parts", outer * n, numbers, level=min(level, 2), key=dtypes.info(key).cxx))
+    rows = {**(source or {}), "based": based, "starts": dtypes.info(starts).cxx, "mean": mean}
+    both = outer * (size + first)
+    tail = (*layout, outer * size, both, size, count, inner, first, all_tiles)
+    whole = prepare("all", both, tail, single=outer == 1, **rows)
+    levels, below, here = [], 0, first
+    for level, n in enumerate(tiles[1:], 2):
+        numbers = (outer * n, inner, n, s.fan**level, all_tiles, below, here)
+        levels.append(prepare("parts", outer * n, numbers))
         below, here = here, here + n
-    variables |= {"based": based, "starts": dtypes.info(starts).cxx, "mean": mean}
-    rest = (size, count, inner, len(tiles))
-    whole = prepare("all", outer * size, (outer * size, *rest), single=outer == 1)
     if not tiles:
-        return Launches(result, None, (), whole, whole, texts)
-    tail = (outer * tiles[0], *rest, tiles[0], sum(tiles))
-    long = prepare("long", outer * tiles[0], tail, key=dtypes.info(key).cxx)
-    parts = fresh_layout(device, dtypes.info(dtype).acc, (outer, sum(tiles), inner))
-    return Launches(result, parts, levels, whole, long, texts)
+        return Launches(result, None, whole, levels, None, texts)
+    tail = (*layout, outer * first, size, count, inner, len(tiles), first, all_tiles)
+    long = prepare("long", outer * first, tail, **rows)
+    parts = fresh_layout(device, dtypes.info(dtype).acc, (outer, all_tiles, inner))
+    return Launches(result, parts, whole, levels, long, texts)
 
 
 def _in_order(

@@ -54,21 +54,14 @@ class SegmentPlan(Plan):
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> Array:
         """Launch and return the result, a new array, for arrays followed by the keys, the starts and the order."""
-        device, made = self.device, self.launches
-        *given, keys, starts, order = (*arrays,) if self.ordered else (*arrays, None)
+        device = self.device
+        order = arrays[-1] if self.ordered else None
+        *given, keys, starts = arrays[:-1] if self.ordered else arrays
         numbers = [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
         with on(device):
-            rows = [*operands(device, given), *numbers]
             result = Array._made(self.layouts[0])
-            whole = [*rows, *operands(device, (order, starts, result))]
-            if made.parts is None:
-                made.all(*whole)
-                return result
-            parts = Array._made(made.parts)
-            for level in made.levels:
-                level(*rows, *operands(device, (keys, order, parts)))
-            made.all(*whole)
-            made.long(*whole, *operands(device, (keys, parts)))
+            rows = [*operands(device, given), *numbers, *operands(device, (order, starts, result))]
+            self.launches.run(device, rows, keys)
         return result
 
 
@@ -104,11 +97,9 @@ def _made(problem: SegmentProgram, number: int, how: Combination, mean: bool) ->
             (max(4, one.dtype.itemsize), step) for one, step in zip(problem.operands, along, strict=True)
         ])  # fmt: skip
     read = [(one.shape, broadcast_steps(one, one.shape)) for one in (*problem.operands, *gathers.indices)]
-    spans = [
-        *[Axes(own, (step,)) for own, step in read],
-        *[Axes((n * s.lanes,), ()) for n in (number, count)],
-    ]
-    index = {"index": "long long" if any(map(needs_64_bits, (*spans, Axes((inner,), ())))) else "int"}
+    spans = [Axes(own, (step,)) for own, step in read]
+    spans += [Axes((n,), ()) for n in ((number + count) * s.lanes, inner)]
+    index = {"index": "long long" if any(map(needs_64_bits, spans)) else "int"}
     walked = layout_params(
         column_shape=columns.shape,
         column_step=columns.steps[:-1],

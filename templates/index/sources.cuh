@@ -100,7 +100,7 @@ struct Computed {
     }
     __device__ __forceinline__ acc value(const Held& held, int w) const {
 <% for x in inputs %>
-<% set place = {"pack": "held.in%d.at[w]" % x.k, "zero": "held.in%d" % x.k}[x.step] | default("x%d[held.at%d + stepped<Step::%s>(w, layout.step[%d])]" % (x.k, x.k, x.step, x.k)) %>
+<% set place = {"pack": "held.in%d.at[w]" % x.k, "zero": "held.in%d" % x.k}[x.step] | default("loaded(x%d[held.at%d + stepped<Step::%s>(w, layout.step[%d])])" % (x.k, x.k, x.step, x.k)) %>
         const << x.compute >> a<< x.k >> = cast< << x.compute >> >(<< place >>);
 <% endfor %>
 <% for line in body %>

@@ -24,8 +24,8 @@ from .combine import Combination, Combining, Launches, launches
 _UNROLL = 64
 #: Bytes of rows in flight that a thread holds in registers, where a value counts as 4 at least; and the most rows.
 _HELD, _FLIGHT = 256, 4
-#: Threads of a block, and the packs of a row up to which each of them has one, as short rows keep few threads busy.
-_BLOCK, _LANES = 256, 32
+#: Threads of a block; the packs of a row up to which a thread has one, and the most that it has of longer rows.
+_BLOCK, _LANES, _ITEMS = 256, 32, 4
 #: Statements for all elements of a thread, all unrolled, above which it has fewer rows in flight.
 _STATEMENTS = 1024
 
@@ -167,6 +167,6 @@ def _combining(packs: int, width: int, length: int, arrays: Sequence[tuple[int, 
         arrays: the sizes of values, and steps along rows.
     """
     size = sum(size * (width if step == 1 else 1) for size, step in arrays)
-    items = 2 if packs > _LANES and 4 * size <= _HELD else 1
+    items = max(1, min(_ITEMS, divide_up(packs, _LANES), _HELD // (2 * size)))
     flight = min(_FLIGHT, _HELD // (items * size), _STATEMENTS // (max(1, length) * width * items))
     return Combining(_BLOCK, min(_BLOCK, power_of_two(divide_up(packs, items))), items, max(1, flight))

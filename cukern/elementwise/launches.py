@@ -325,13 +325,10 @@ class Launches(trace_hooks.Trace):
             first.update(zip(map(id, rest), self.compute(rest) if rest else (), strict=True))
             return [first[id(one)] for one in some]
         share = next((rows for one in some if (rows := rows_of(one.node, one.layout.shape))), None)
-        if share is None and gathers_of([one.node for one in some]):
-            gathered = self._rows(some[0].layout.shape, 1, some)
-            if gathered is not None:
-                for one in some:
-                    self._remember(one)
-                return gathered
         made = None if share is None else self._rows(*share, some)
+        if share is None and gathers_of([one.node for one in some]):
+            shape = some[0].layout.shape
+            made = self._rows(shape, len(shape) - 1, some) or self._rows(shape, 1, some)
         if made is None and share is not None:
             if len(some) > 1:
                 return [self.compute([one])[0] for one in some]
@@ -616,7 +613,7 @@ class Launches(trace_hooks.Trace):
         self, shape: tuple[int, ...], axes: int, results: Sequence[Expression | Stage]
     ) -> list[Array] | None:
         """New arrays of expressions and reductions that share rows, by one kernel; None where that is not faster."""
-        if axes >= len(shape):
+        if not 0 < axes < len(shape):
             return None
         rows = Rows(self, shape, axes)
         owned = [one if isinstance(one, Expression) else None for one in results]

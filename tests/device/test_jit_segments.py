@@ -84,10 +84,16 @@ def test_values(how: str, features: tuple[int, ...], dtype: str, device: ck.Devi
         np.testing.assert_allclose(found.astype("float64").numpy(), wanted, rtol=digits, atol=digits * most)
 
 
-def test_results_are_the_same_in_every_run() -> None:
-    given = [normal(5, 64), normal(300, 1, seed=1), normal(3, 64, seed=2), *ends(5, 3, 300)]
-    jitted = ck.jit(partial(messages, "sum", 3))
+def test_very_many_rows_are_the_same_in_every_run() -> None:
+    """A tree of several levels combines them."""
+    edges = 9000
+    places = ends(5, 2, edges)
+    given = [normal(5, 64), normal(edges, 1, seed=1), normal(2, 64, seed=2), *places]
+    x, w, z, source, target = (one.numpy() for one in given)
+    jitted = ck.jit(partial(messages, "sum", 2))
     first = jitted(*given)
+    rows = x[source] * w + 2 * np.tanh(z[target])
+    np.testing.assert_allclose(first.numpy(), combined("sum", 2, rows, target), rtol=1e-11, atol=1e-10)
     for _ in range(4):
         assert jitted(*given).tolist() == first.tolist()
 

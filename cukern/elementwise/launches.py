@@ -457,7 +457,8 @@ class Launches(trace_hooks.Trace):
         for x in args:
             if isinstance(x, Array):
                 deferred.computed(x)
-        key = (function, *[(Array, self.number(x)) if isinstance(x, Array) else x for x in args])
+        given = [(Array, self.number(x)) if isinstance(x, Array) else x for x in args]
+        key = function, bool(tape.active()), *given  # what a tape keeps is not in memory that may be written
         if key not in self._once:
             self._once[key] = self.call(function, args, options)
         return self._once[key]

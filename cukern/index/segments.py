@@ -241,6 +241,8 @@ def _traced(
 ) -> TracedRows | None:
     """:func:`_segments` of the first axis in a trace; None where the rows are to be combined by a call."""
     given = ids if offsets is None else offsets
+    if levels and level_of((x, ids, offsets)) is not None:
+        return None
     if not x.size or x.dtype in dtypes.COMPLEX or not numbers_rows(given, x):
         return None
     if (ids is None) == (offsets is None) or (number is None and offsets is None):
@@ -261,8 +263,14 @@ def rows_of_segments(x: Layout, ids: Any, number: Any, offsets: Any, rising: boo
     return [Array._wrap(one, x.device) for one in (found.ids, found.starts) if one is not None]
 
 
-def _reduced(x: Array, segments: AnySegments, how: Reduction, axis: int) -> Array:
+def _reduced(x: Array, segments: Segments, how: Reduction, axis: int) -> Array:
     before, after = x.shape[:axis], x.shape[axis + 1 :]
+    rows = reshape(x, (math.prod(before), x.shape[axis], math.prod(after)))
+    return reshape(_of_rows(rows, segments, how), (*before, segments.number, *after))
+
+
+def _of_rows(x: Array, segments: AnySegments, how: Reduction) -> Array:
+    """The reduction of rows as the segments take them."""
     dtype = x.dtype
     integer = dtype not in dtypes.INEXACT
     if how == "mean":
@@ -271,25 +279,20 @@ def _reduced(x: Array, segments: AnySegments, how: Reduction, axis: int) -> Arra
         x = astype(x, dtypes.uint64 if dtypes.info(dtype).kind == "u" else dtypes.int64) if integer else x
     elif dtype == dtypes.bool_:
         x = astype(x, dtypes.uint8)
-    rows = (
-        x
-        if isinstance(segments, TracedRows)
-        else reshape(x, (math.prod(before), x.shape[axis], math.prod(after)))
-    )
     if how == "sum":
-        result = segments.summed(rows)
+        result = segments.summed(x)
     elif how == "mean":
-        result = _mean(rows, segments)
+        result = _mean(x, segments)
     elif how == "prod":
         assert isinstance(segments, Segments)
-        result = product(rows, segments)
+        result = product(x, segments)
     else:
-        result = _recorded(how, rows, segments, _extreme_vjp)
+        result = _recorded(how, x, segments, _extreme_vjp)
     if integer and how == "mean":
         result = astype(result, dtypes.get_default_dtype())
     elif dtype == dtypes.bool_ and how in ("max", "min"):
         result = astype(result, dtype)
-    return result if isinstance(segments, TracedRows) else reshape(result, (*before, segments.number, *after))
+    return result
 
 
 def _mean(x: Array, segments: AnySegments) -> Array:
@@ -316,18 +319,16 @@ def _segmented(
     if how in ("max", "min") and x.dtype in dtypes.COMPLEX:
         raise TypeError(f"{name}: x: expected real numbers, got {x.dtype}")
     axis = normalize_axis(axis, x.ndim, name)
-    given: AnySegments | None
+    rising = bool(indices_are_sorted)
     if traced_threads and (active := trace()) is not None:
-        arguments = segment_ids, num_segments, offsets, bool(indices_are_sorted)
-        batched = levels and level_of((x, segment_ids, offsets)) is not None
-        apart = axis or how == "prod" or batched
-        given = None if apart else _traced(active, name, x, *arguments)
-        if given is None:
-            options = {"axis": axis, "offsets": offsets, "indices_are_sorted": indices_are_sorted}
-            made: Array = active.call(FUNCTIONS[name], (x, segment_ids, num_segments), options)
-            return made
-    else:
-        given = _segments(name, x, segment_ids, num_segments, axis, offsets, bool(indices_are_sorted))
+        one_kernel = axis == 0 and how != "prod"
+        rows = _traced(active, name, x, segment_ids, num_segments, offsets, rising) if one_kernel else None
+        if rows is not None:
+            return _of_rows(x, rows, how)
+        options = {"axis": axis, "offsets": offsets, "indices_are_sorted": rising}
+        made: Array = active.call(FUNCTIONS[name], (x, segment_ids, num_segments), options)
+        return made
+    given = _segments(name, x, segment_ids, num_segments, axis, offsets, rising)
     return _reduced(x, given, how, axis)
 
 

@@ -186,10 +186,21 @@ def test_what_is_written_meanwhile(device: ck.Device) -> None:
         x[3] = 7
         return first, ck.segment_sum(rows, target, SEGMENTS), ck.segment_sum(x[source], target, SEGMENTS)
 
-    pairs = [(normal(4, 3), ck.asarray(SOURCE), ck.asarray(TARGET) * 0 + 1) for _ in range(2)]
-    for _ in range(3):
-        for one, other in zip(ck.jit(written)(*pairs[0]), written(*pairs[1]), strict=True):
-            assert one.tolist() == other.tolist()
+    def recorded(x: Any, source: Any, target: Any) -> Any:
+        before = ck.segment_sum(x[source], target, SEGMENTS)
+        with ck.Tape() as tape:
+            tape.watch(x)
+            y = ck.segment_sum(ck.sin(x[source]), target, SEGMENTS)
+        source -= 1
+        target += 1
+        return before, tape.gradient(y, x, before)
+
+    for function in (written, recorded):
+        pairs = [(normal(4, 3), ck.asarray(SOURCE) % 4, ck.asarray(TARGET) * 0) for _ in range(2)]
+        jitted = ck.jit(function)
+        for _ in range(3):
+            for one, other in zip(jitted(*pairs[0]), function(*pairs[1]), strict=True):
+                np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-13)
 
 
 def test_indices_and_arrays_that_no_such_kernel_takes(device: ck.Device) -> None:

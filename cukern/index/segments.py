@@ -24,7 +24,7 @@ from ..autodiff import tape
 from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
-from ..elementwise.operands import normalize_axis, of, on_device, one_step, public, recorded
+from ..elementwise.operands import normalize_axis, of, on_device, public, recorded
 from ..elementwise.table import equal, maximum, not_equal, where
 from ..kernel.plan import serial
 from ..shape.joins import concat
@@ -425,7 +425,7 @@ def segment_min() -> None:
 
 
 @public
-@one_step
+@on_device
 def scatter(
     x: Array,
     /,
@@ -468,10 +468,17 @@ def scatter(
         raise ValueError(f"scatter: reduce: expected one of {', '.join(get_args(Reduction))}, got {reduce!r}")
     if reduce in ("max", "min") and x.dtype in dtypes.COMPLEX:
         raise TypeError(f"scatter: x: expected real numbers for the {reduce}, got {x.dtype}")
+    if traced_threads and (active := trace()) is not None:
+        one_kernel = axis == 0 and reduce != "prod"
+        rows = _traced(active, "scatter", x, indices, size, None, False) if one_kernel else None
+        if rows is not None:
+            return _or_0(_of_rows(x, rows, reduce), rows, reduce, 0)
+        made: Array = active.call(scatter, (x, indices, axis, size), {"reduce": reduce})
+        return made
     data = integers(indices, x, "scatter")
     number = _size("scatter", "size", size, data)
     if data.shape == (x.shape[axis],):
-        segments, rows, at = Segments(kernel_indices(data, number, x, "scatter", indices), number), x, axis
+        segments, given, at = Segments(kernel_indices(data, number, x, "scatter", indices), number), x, axis
     else:
         try:
             data = x.device.xp.broadcast_to(data, x.shape)
@@ -482,9 +489,14 @@ def scatter(
         sizes = (math.prod(x.shape[:axis]), number, math.prod(x.shape[axis + 1 :]))
         positions = kernel_indices(data, number, x, "scatter")
         flat = picked_along(None, positions, x.device, *sizes)._data.reshape(-1)
-        segments, rows, at = Segments(flat, math.prod(sizes)), reshape(x, (-1,)), 0
-    result = _reduced(rows, segments, reduce, at)
-    if reduce in ("max", "min"):
-        empty = equal(reshape(segments.counts(x), (-1,) + (1,) * (rows.ndim - 1 - at)), 0)
-        result = where(empty, 0, result)
+        segments, given, at = Segments(flat, math.prod(sizes)), reshape(x, (-1,)), 0
+    result = _or_0(_reduced(given, segments, reduce, at), segments, reduce, at)
     return reshape(result, (*x.shape[:axis], number, *x.shape[axis + 1 :]))
+
+
+def _or_0(x: Array, segments: AnySegments, how: Reduction, axis: int) -> Array:
+    """Extremes of segments along an axis, 0 where a segment has no rows; other reductions as they are."""
+    if how not in ("max", "min"):
+        return x
+    empty = equal(reshape(segments.counts(x), (-1,) + (1,) * (x.ndim - 1 - axis)), 0)
+    return where(empty, 0, x)

@@ -203,12 +203,16 @@ def test_what_is_written_meanwhile(device: ck.Device) -> None:
                 np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-13)
 
 
-def test_indices_and_arrays_that_no_such_kernel_takes(device: ck.Device) -> None:
-    """Complex numbers, other axes, no rows, no segments, joined arrays, views of gathered rows, integers."""
+def test_what_such_kernels_take_and_what_they_leave(device: ck.Device) -> None:
+    """Complex numbers, scatter, other axes, no rows, no segments, joined arrays, views of gathered rows, integers."""
     x, source, target = normal(4, 3), ck.asarray(SOURCE), ck.asarray(TARGET)
     none = ck.zeros((0,), "int64")
     for function in (
         lambda x: ck.segment_sum(x[source] * 1j, target, SEGMENTS),
+        lambda x: ck.scatter(x[source] * 2, target, 0, SEGMENTS, reduce="max"),
+        lambda x: ck.scatter(x[source] * 2, target, 0, reduce="sum"),
+        lambda x: ck.scatter(x[source] * 2, target, 0, SEGMENTS, reduce="prod"),
+        lambda x: ck.scatter(x[source] * 2, ck.broadcast_to(target[:3], (9, 3)), 1, SEGMENTS),
         lambda x: ck.segment_sum(x[source].T * 2, target, SEGMENTS, axis=1),
         lambda x: ck.segment_sum(x[none] * 2, none, 3),
         lambda x: ck.segment_sum(x[:0] * 2, none, 0),

@@ -20,7 +20,7 @@ from .. import dtypes
 from ..array.operators import FUNCTIONS, Operators
 from ..autodiff.state import state
 from ..dtypes import DType
-from ..kernel.strides import contiguous_steps
+from ..kernel.strides import broadcasts, contiguous_steps
 from .row import FLOAT, INEXACT, Row, Scalar, convert_scalar, is_scalar
 
 
@@ -598,12 +598,12 @@ def pieces_of(nodes: Sequence[Node]) -> list[Pieces]:
 
 
 class Gathered(NamedTuple):
-    """Rows of a matrix by an array of indices: the numbers of both, and the shape.
+    """Rows of an array, along its first axis, by a vector of indices: the numbers of both, and the shape.
 
     Attributes:
-        array: the number of the matrix.
+        array: the number of the array.
         indices: that of the vector of indices.
-        shape: the shape of the rows.
+        shape: the shape of the rows, of which the first axis numbers the indices.
     """
 
     array: int
@@ -613,6 +613,10 @@ class Gathered(NamedTuple):
     def node(self, dtype: DType) -> Node:
         """The node of the rows."""
         return _node("gathered", dtype, value=self)
+
+    def within(self, shape: tuple[int, ...]) -> bool:
+        """Whether a kernel of rows of ``shape`` can read them: each in one of its rows, to which it broadcasts."""
+        return len(self.shape) == len(shape) and self.shape[0] == shape[0] and broadcasts(self.shape, shape)
 
 
 class Stage(NamedTuple):

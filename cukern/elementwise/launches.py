@@ -47,7 +47,7 @@ from .pending import Expression, Pending, expression
 from .plan import Places, Plan, make_plan, places, plan_into, source_of
 from .program import Program, compact
 from .script import Call, Into, Launch, New, Read, Script, Single, Step, taken_apart
-from .staged import RowProgram, Rows, reshaped, rows_of
+from .staged import GATHERS, Gathers, RowProgram, Rows, SegmentProgram, reshaped, rows_of
 
 #: Results of one kernel.
 MOST_OUTPUTS = 16
@@ -158,6 +158,8 @@ class Launches(trace_hooks.Trace):
         self._multiplied: WeakKeyDictionary[Node, tuple[Callable[[], Array | None], tuple[str, ...]]] = (
             WeakKeyDictionary()
         )
+        #: By functions, numbers of arrays and other arguments: what :meth:`once` has returned.
+        self._once: dict[Any, Any] = {}
         #: By the nodes of joined arrays: functions that make them by one launch, the array, and other arguments.
         self._by_call: WeakKeyDictionary[Node, tuple[Any, Callable[[], Any], Any]] = WeakKeyDictionary()
         self._live: list[Callable[[], Array | None]] = []
@@ -214,7 +216,7 @@ class Launches(trace_hooks.Trace):
     def reused(self, nodes: Sequence[Node], gathered: tuple[int, ...] | None = None) -> Sequence[Node]:
         """The nodes with the arrays that hold the values of some of them in place of these.
 
-        Products are computed, and gathered rows but those of the shape ``gathered``.
+        Products are computed, and gathered rows but those that a kernel of rows of the shape ``gathered`` can read.
         """
         there = {}
         for node in order(nodes):
@@ -223,7 +225,8 @@ class Launches(trace_hooks.Trace):
                 out = node.value.out if node.kind == "reduced" else x.shape
                 there[node] = reshaped(self.number(x), x.shape, out, x.dtype)
         rest = substitute(nodes, there) if there else nodes
-        apart = [*products_of(rest), *[one for one in gathers_of(rest) if one.value.shape != gathered]]
+        read = gathers_of(rest)
+        apart = [*products_of(rest), *[x for x in read if gathered is None or not x.value.within(gathered)]]
         if apart:
             for node in apart:
                 owner = self._multiplied[node][0]()
@@ -322,13 +325,10 @@ class Launches(trace_hooks.Trace):
             first.update(zip(map(id, rest), self.compute(rest) if rest else (), strict=True))
             return [first[id(one)] for one in some]
         share = next((rows for one in some if (rows := rows_of(one.node, one.layout.shape))), None)
-        if share is None and gathers_of([one.node for one in some]):
-            gathered = self._rows(some[0].layout.shape, 1, some)
-            if gathered is not None:
-                for one in some:
-                    self._remember(one)
-                return gathered
         made = None if share is None else self._rows(*share, some)
+        if share is None and gathers_of([one.node for one in some]):
+            shape = some[0].layout.shape
+            made = self._rows(shape, len(shape) - 1, some) or self._rows(shape, 1, some)
         if made is None and share is not None:
             if len(some) > 1:
                 return [self.compute([one])[0] for one in some]
@@ -445,6 +445,21 @@ class Launches(trace_hooks.Trace):
         form = constants, pytree.containers((args, options))
         self.script.steps.append(Call(function, slots, form, again, results, outs))
         return made
+
+    def once(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """:meth:`call`, or what an earlier one with these arguments returned, if none was written since.
+
+        Args:
+            options: arguments that do not change what is returned.
+        """
+        for x in args:
+            if isinstance(x, Array):
+                deferred.computed(x)
+        given = [(Array, self.number(x)) if isinstance(x, Array) else x for x in args]
+        key = function, bool(tape.active()), *given  # what a tape keeps is not in memory that may be written
+        if key not in self._once:
+            self._once[key] = self.call(function, args, options)
+        return self._once[key]
 
     def _elementwise(self, some: Sequence[Expression]) -> list[Array]:
         """New arrays of expressions of one shape, by one kernel."""
@@ -602,6 +617,8 @@ class Launches(trace_hooks.Trace):
         self, shape: tuple[int, ...], axes: int, results: Sequence[Expression | Stage]
     ) -> list[Array] | None:
         """New arrays of expressions and reductions that share rows, by one kernel; None where that is not faster."""
+        if not 0 < axes < len(shape):
+            return None
         rows = Rows(self, shape, axes)
         owned = [one if isinstance(one, Expression) else None for one in results]
         nodes = [one.result if isinstance(one, Stage) else one.node for one in results]
@@ -610,26 +627,50 @@ class Launches(trace_hooks.Trace):
         alone = len(rows.stages) == 1 and not any(node.args for node in placed)
         if not rows.gathers and (not rows.stages or alone):
             return None
-        with tracing(self.name, self._shapes):
-            program, inputs, scalars, views = self._compact([*rows.operands, *placed])
-        of_arrays, stages = rows.numbered(inputs)
-        operands, numbers = self._operands(of_arrays, views), [self._numbers[k] for k in scalars]
-        sources = [(self._array(one.value.array), self._array(one.value.indices)) for one in rows.gathers]
-        operands += [Operand(x, None, x) for x, _ in sources]
-        count, indices = len(operands), [index for _, index in sources]
-        own = Kernel(program, [*operands, *[Operand(x, None, x) for x in indices]], numbers)
-        first = count - len(indices)
-        gathered = tuple([(first + i, one) for i, one in enumerate(own.layouts[count:])])
+        own, gathers, inputs = self._gathering(rows, [*rows.operands, *placed])
         device = own.layouts[0].device
         outs = [
             fresh_layout(device, node.dtype, form) if one is None else one.layout
             for one, node, form in zip(owned, nodes, forms, strict=True)
         ]
         wide = tuple([form == shape for form in forms])
-        layouts = own.layouts[:count]
-        problem = RowProgram(program, stages, shape, axes, layouts, tuple(outs), wide, gathered)
+        layouts, stages = own.layouts[: len(own.layouts) - len(gathers.indices)], rows.numbered(inputs)
+        problem = RowProgram(own.program, stages, shape, axes, layouts, tuple(outs), wide, gathers)
         plan = FUNCTIONS["sum"].row_plan(problem)
         return None if plan is None else self._launched(plan, own, owned, lambda: plan.source)
+
+    def _gathering(self, rows: Rows, nodes: Sequence[Node]) -> tuple[Kernel, Gathers, Sequence[int]]:
+        """The kernel of expressions placed in rows, whose last operands are indices, and its inputs' numbers."""
+        with tracing(self.name, self._shapes):
+            program, inputs, scalars, views = self._compact(nodes)
+        operands = self._operands([k for k in inputs if k < GATHERS], views)
+        first = len(operands)
+        numbers = list(dict.fromkeys(one.value.indices for one in rows.gathers))
+        for k in (*[one.value.array for one in rows.gathers], *numbers):
+            operands.append(Operand(self._array(k), None, self._array(k)))
+        own = Kernel(program, operands, [self._numbers[k] for k in scalars])
+        by = tuple([(first + i, numbers.index(one.value.indices)) for i, one in enumerate(rows.gathers)])
+        return own, Gathers(by, own.layouts[first + len(by) :]), inputs
+
+    def segments(
+        self,
+        node: Node,
+        shape: tuple[int, ...],
+        order: Sequence[Array],
+        plan_of: Callable[[SegmentProgram], Any],
+        name: str,
+        lines: tuple[str, ...],
+    ) -> Array:
+        """The rows of an expression of a shape, those of each segment combined: see :meth:`.Trace.combined`."""
+        (node,) = self.reused((node,), shape)
+        if stages := stages_of((node,)):
+            self._values(stages)
+        rows = Rows(self, shape, max(1, len(shape) - 1))
+        own, gathers, _ = self._gathering(rows, [rows.placed(node)])
+        reads = [*own.reads, *[Operand(x, None, x) for x in order]]
+        layouts = own.layouts[: len(own.layouts) - len(gathers.indices)]
+        plan = plan_of(SegmentProgram(own.program, shape, layouts, gathers, layouts_of(order)))
+        return self._single(Kernel(own.program, reads, own.numbers), plan, name, (), lines)
 
 
 _plans: Cache[Any, Plan] = Cache()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..array.layout import Layout
 from ..dtypes import DType
+from ..kernel.strides import Axes, Strides, broadcast_steps
 from .graph import Indexed, Node, Reshaped, Stage, View, input_node, order, stages_of, substitute
 from .program import Program
 
@@ -14,11 +15,40 @@ if TYPE_CHECKING:
     from .launches import Launches
 
 #: Numbers of inputs from which they are gathered rows, and the results of reductions.
-_GATHERS, _RESULTS = 1 << 23, 1 << 24
+GATHERS, _RESULTS = 1 << 23, 1 << 24
 #: The fewest rows, and the fewest elements of a row, for which a reduction waits.
 LEAST_ROWS, LEAST_ELEMENTS = 16, 32
 #: Reductions of one kernel, from which on what is reduced is computed first.
 MOST_STAGES = 8
+
+
+class Gathers(NamedTuple):
+    """Operands of which rows are gathered, along the first axis.
+
+    Attributes:
+        operands: the number of each, and that of its indices.
+        indices: the layouts of the vectors of indices.
+    """
+
+    operands: tuple[tuple[int, int], ...]
+    indices: tuple[Layout, ...]
+
+    def steps(self, operands: Sequence[Layout], shape: tuple[int, ...]) -> list[Strides]:
+        """The steps of operands that broadcast to ``shape``, in elements: none along the first axis if gathered."""
+        gathered = {k for k, _ in self.operands}
+        return [
+            (0, *broadcast_steps(one, (one.shape[0], *shape[1:]))[1:])
+            if k in gathered
+            else broadcast_steps(one, shape)
+            for k, one in enumerate(operands)
+        ]
+
+    def sources(self, operands: Sequence[Layout]) -> list[Axes]:
+        """The rows of each gathered operand, and the step from one to the next."""
+        return [
+            Axes(one.shape[:1], (broadcast_steps(one, one.shape)[:1],))
+            for one in (operands[k] for k, _ in self.operands)
+        ]
 
 
 class RowProgram(NamedTuple):
@@ -33,7 +63,7 @@ class RowProgram(NamedTuple):
         operands: the layouts of the arrays, which broadcast to that shape.
         outs: those of the results.
         wide: whether each result has that shape; else it has a number for each row.
-        gathered: the operands that are matrices of which the rows are gathered, with the layouts of their indices.
+        gathers: the operands of which rows are gathered.
     """
 
     program: Program
@@ -43,7 +73,25 @@ class RowProgram(NamedTuple):
     operands: tuple[Layout, ...]
     outs: tuple[Layout, ...]
     wide: tuple[bool, ...]
-    gathered: tuple[tuple[int, Layout], ...] = ()
+    gathers: Gathers = Gathers((), ())
+
+
+class SegmentProgram(NamedTuple):
+    """What kernels compute of rows, and combine by segments.
+
+    Attributes:
+        program: its output is what is combined, its inputs arrays.
+        shape: the rows', of which the first axis numbers them.
+        operands: the layouts of the arrays, which broadcast to that shape.
+        gathers: the operands of which rows are gathered.
+        order: the layouts of what says which rows a segment has.
+    """
+
+    program: Program
+    shape: tuple[int, ...]
+    operands: tuple[Layout, ...]
+    gathers: Gathers
+    order: tuple[Layout, ...]
 
 
 def depth_of(nodes: Sequence[Node]) -> int:
@@ -90,7 +138,7 @@ class Rows:
         Args:
             dropped: whether the expression's shape lacks the axes along rows.
         """
-        (node,) = self._trace.reused((node,), None if dropped or self._axes > 1 else self._shape)
+        (node,) = self._trace.reused((node,), None if dropped else self._shape)
         added = (None,) * self._axes
         replaced: dict[Node, Node] = {}
         for leaf in order((node,)):
@@ -99,7 +147,7 @@ class Rows:
             elif leaf.kind == "gathered":
                 if leaf not in self.gathers:
                     self.gathers.append(leaf)
-                replaced[leaf] = input_node(_GATHERS + self.gathers.index(leaf), leaf.dtype)
+                replaced[leaf] = input_node(GATHERS + self.gathers.index(leaf), leaf.dtype)
             elif leaf.kind in ("input", "view") and dropped:
                 view = self._trace.view_of(leaf)
                 if view.shape:
@@ -119,14 +167,15 @@ class Rows:
             self.stages.append(kept)
         return input_node(_RESULTS + self.stages.index(kept), stage.dtype)
 
-    def numbered(self, inputs: Sequence[int]) -> tuple[list[int], tuple[tuple[Any, int, DType, float], ...]]:
-        """The numbers of arrays and views among those of a program's inputs, and the stages of :class:`RowProgram`."""
-        arrays = [k for k in inputs if k < _GATHERS]
+    def numbered(self, inputs: Sequence[int]) -> tuple[tuple[Any, int, DType, float], ...]:
+        """The stages of a :class:`RowProgram`, of whose inputs these are the numbers."""
         number = {k - _RESULTS: i for i, k in enumerate(inputs)}
-        stages = [
-            (one.reduce.row, number.get(i, -1), one.dtype, one.parameter) for i, one in enumerate(self.stages)
-        ]
-        return arrays, tuple(stages)
+        return tuple(
+            [
+                (one.reduce.row, number.get(i, -1), one.dtype, one.parameter)
+                for i, one in enumerate(self.stages)
+            ]
+        )
 
 
 def reshaped(array: int, shape: tuple[int, ...], out: tuple[int, ...], dtype: DType) -> Node:

@@ -58,7 +58,7 @@ from .graph import (
 from .launches import MOST_OUTPUTS, Kernel, Launches, Operand, layouts_of
 from .pending import Expression, Pending, Waiting, expression, leaves_of, replace
 from .program import Program
-from .staged import LEAST_ELEMENTS, LEAST_ROWS, MOST_STAGES, depth_of, rows_of
+from .staged import LEAST_ELEMENTS, LEAST_ROWS, MOST_STAGES, SegmentProgram, depth_of, rows_of
 
 Key = tuple[slice | None, ...]
 _BASIC = frozenset((int, slice, type(None), type(...)))
@@ -348,15 +348,13 @@ class Trace(Launches):
         plan = self.plan(program, arrays)
         device, shape = plan.device, plan.layouts[0].shape
         plain = shape[: len(shape) - len(axes)]
-        if (
-            sorted(axes) != [*range(len(plain), len(shape))]
-            or math.prod(plain) < LEAST_ROWS
-            or math.prod(shape[len(plain) :]) < LEAST_ELEMENTS
-        ):
+        if sorted(axes) != [*range(len(plain), len(shape))] or math.prod(plain) < LEAST_ROWS:
             return None
         (node,), reads, depth = self.inlined(
             program, arrays, scalars, lambda nodes: _joined(nodes) or depth_of(nodes) >= MOST_STAGES
         )
+        if math.prod(shape[len(plain) :]) < LEAST_ELEMENTS and not gathers_of((node,)):
+            return None
         if products_of((node,)):
             (node,) = self.reused((node,))
             with tracing(self.name, self._shapes):
@@ -396,15 +394,32 @@ class Trace(Launches):
         return result
 
     def gathered(self, x: Array, indices: Array, given: Array) -> Array:
-        """The rows of a matrix at indices, which may lie in the memory of ``given``, pending; a kernel clips them."""
+        """The rows of an array at indices, which may lie in the memory of ``given``, pending; a kernel clips them."""
         deferred.computed(x)
         deferred.computed(indices)
-        of = Gathered(self.number(x), self.number(indices), (indices.shape[0], x.shape[1]))
+        of = Gathered(self.number(x), self.number(indices), (indices.shape[0], *x.shape[1:]))
         node, lines = of.node(x.dtype), self.lines_of([x, indices])
         own = fresh_layout(x.device, x.dtype, of.shape)
         result = self._pending(Expression(self, node, own, _both((x,), (indices, given)), 1, lines=lines))
         self._multiplied[node] = weakref.ref(result), lines
         return result
+
+    def combined(
+        self, x: Array, order: Sequence[Array], plan_of: Callable[[SegmentProgram], Any], name: str
+    ) -> Array:
+        """The rows of an array, those of each segment combined, by kernels that compute the array as they read it.
+
+        Args:
+            x: the array, pending or not.
+            order: which rows a segment has, as the plan takes it behind the arrays that ``x`` is computed from.
+            plan_of: the plan of a segment program.
+            name: of the launch.
+        """
+        node, reads, _ = self._read(x)
+        if pieces_of((node,)) or not reads:
+            deferred.computed(x)
+            node = self._read(x)[0]
+        return self.segments(node, x.shape, order, plan_of, name, self.lines_of([x]))
 
     def view(self, x: Array, take: Callable[[Any], Any]) -> Array | None:
         """The pending view of an array; None if its expression has no such view."""

@@ -6,8 +6,8 @@ depends only on the indices, and every run gives the same bits; no atomics.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..device.interface import Prepared
 from ..dtypes import DType
 from ..elementwise.function import astype
 from ..kernel import Kernel
-from ..kernel.plan import compiled, on, operands, raw, serial, zeroed, zeros
+from ..kernel.plan import on, operands, raw, serial, zeroed, zeros
 from ..kernel.sizes import divide_up, index_type, power_of_two
 from .gather_scatter import (
     GRID_Y,
@@ -144,33 +144,42 @@ def combined(
         )  # fmt: skip
         made = Array._made(plan.result)
         given = operands(device, (*arrays, places, first, made))
-        if plan.parts is None:
-            plan.all(*given)
-            return made
-        parts = Array._made(plan.parts)
-        for level in plan.levels:
-            level(*operands(device, (g, keys, places, parts)))
-        plan.all(*given)
-        plan.long(*given, *plan.numbers, *operands(device, (keys, parts)))
+        plan.run(device, given, keys)
     return made
 
 
-class _Launches(NamedTuple):
+class Launches(NamedTuple):
     """The launches that combine rows of given forms.
 
     Attributes:
-        result, parts: the layouts of the result, and of the inner nodes of the tree for indices with many rows.
-        levels: one a level of the tree: take the rows, the keys, the order and the nodes.
-        all: takes the base if there is one, the rows, the order, the starts and the result.
-        long: takes these, ``numbers``, the keys and the nodes.
+        result, parts: the layouts of the result, and of the inner nodes of the tree for indices with many rows, if any.
+        all: makes the results of other indices, and the first level of the tree.
+        levels: make each a further level.
+        long: makes the results of indices with many rows.
+        texts: make the kernels' texts.
     """
 
     result: Layout
     parts: Layout | None
-    levels: Sequence[Prepared]
     all: Prepared
-    long: Prepared
-    numbers: tuple[int, ...]
+    levels: Sequence[Prepared]
+    long: Prepared | None
+    texts: Sequence[Callable[[], str]]
+
+    def run(self, device: Device, given: Sequence[Any], keys: Array) -> None:
+        """Launch on the current device.
+
+        Args:
+            given: the operands of the base, if there is one, the rows, the order, the starts and the result.
+            keys: the sorted indices.
+        """
+        parts = None if self.parts is None else Array._made(self.parts)
+        tree = operands(device, (keys, parts))
+        self.all(*given, *tree)
+        for level in self.levels:
+            level(*tree)
+        if self.long is not None:
+            self.long(*given, *tree)
 
 
 @lru_cache(maxsize=4096)
@@ -184,45 +193,81 @@ def _launches(
     how: Combination,
     mean: bool,
     shape: Combining | None,
-) -> _Launches:
+) -> Launches:
     """The launches for rows that are read in packs of ``width``; what follows describes a call of :func:`combined`."""
-    (outer, size, count, inner), device, dtype = sizes, g.device, g.dtype
-    s = shape or combining(inner // width, width)
+    s = shape or combining(sizes[3] // width, width)
+    return launches(g.device, g.dtype, sizes, s, width, starts, key, how, mean, based)
+
+
+def launches(
+    device: Device,
+    dtype: DType,
+    sizes: tuple[int, int, int, int],
+    s: Combining,
+    width: int,
+    starts: DType,
+    key: DType,
+    how: Combination,
+    mean: bool = False,
+    based: bool = False,
+    source: Mapping[str, Any] | None = None,
+    layout: tuple[bytes, ...] = (),
+) -> Launches:
+    """The launches that combine rows of a dtype.
+
+    Args:
+        device: where they run.
+        dtype: that of the rows and of the result.
+        sizes: outer, the number of results, count and inner.
+        s: how threads share the rows.
+        width: elements of a pack.
+        starts, key: the dtypes of what they read of the order of indices.
+        how, mean: as of :func:`combined`.
+        based: whether a base is combined with the result.
+        source: the variables of templates/index/sources.cuh for rows that are computed.
+        layout: the bytes of the Layout of these.
+    """
+    outer, size, count, inner = sizes
     block, groups, blocks_y = s.block, s.block // s.lanes, divide_up(inner, width * s.lanes * s.items)
     tiles: list[int] = []
     n = count
     while n >= 2 * s.fan:
         n //= s.fan
         tiles.append(n)
+    first, all_tiles = (tiles or [0])[0], sum(tiles)
     variables: dict[str, Any] = {
         "lanes": s.lanes, "items": s.items, "width": width, "fan": s.fan, "flight": s.flight,
-        "index": index_type(outer * size * s.lanes, outer * count * s.lanes, inner),
-        "full": inner % (width * s.lanes * s.items) == 0, "what": how,
+        "index": index_type(outer * (size + first) * s.lanes, outer * count * s.lanes, inner),
+        "full": inner % (width * s.lanes * s.items) == 0, "what": how, "key": dtypes.info(key).cxx,
     }  # fmt: skip
+    texts: list[Callable[[], str]] = []
 
-    def prepare(stage: str, rows: int, tail: Sequence[int], **more: Any) -> Prepared:
-        name = f"{how}_{stage}_rows_{dtypes.info(dtype).name}_{block}"
-        function = compiled(
-            _KERNELS[stage], device, block=block, name=name, elem=dtype, join=JOINS[how], identity=_IDENTITIES[how],
-            **variables, **more,
-        )  # fmt: skip
+    def prepare(stage: str, rows: int, tail: Sequence[Any], **more: Any) -> Prepared:
+        bound = {
+            "block": block, "name": f"{how}_{stage}_rows_{dtypes.info(dtype).name}_{block}", "elem": dtype,
+            "join": JOINS[how], "identity": _IDENTITIES[how], **variables, **more,
+        }  # fmt: skip
+        texts.append(partial(_KERNELS[stage].source, device=device, **bound))
         grid = (divide_up(rows, groups), min(blocks_y, GRID_Y), 1)
+        function = _KERNELS[stage].bind(device, **bound).function
         return function.prepare(grid, (block, 1, 1), 0, tail)
 
     result = fresh_layout(device, dtype, (outer, size, inner))
-    levels, below, here = [], 0, 0
-    for level, n in enumerate(tiles, 1):
-        numbers = (outer * n, count, inner, n, s.fan**level, sum(tiles), below, here)
-        levels.append(prepare("parts", outer * n, numbers, level=min(level, 2), key=dtypes.info(key).cxx))
+    rows = {**(source or {}), "based": based, "starts": dtypes.info(starts).cxx, "mean": mean}
+    both = outer * (size + first)
+    tail = (*layout, outer * size, both, size, count, inner, first, all_tiles)
+    whole = prepare("all", both, tail, single=outer == 1, **rows)
+    levels, below, here = [], 0, first
+    for level, n in enumerate(tiles[1:], 2):
+        numbers = (outer * n, inner, n, s.fan**level, all_tiles, below, here)
+        levels.append(prepare("parts", outer * n, numbers))
         below, here = here, here + n
-    variables |= {"based": based, "starts": dtypes.info(starts).cxx, "mean": mean}
-    rest = (size, count, inner, len(tiles))
-    whole = prepare("all", outer * size, (outer * size, *rest), single=outer == 1)
     if not tiles:
-        return _Launches(result, None, (), whole, whole, ())
-    long = prepare("long", outer * tiles[0], (tiles[0], sum(tiles)), key=dtypes.info(key).cxx)
-    parts = fresh_layout(device, dtypes.info(dtype).acc, (outer, sum(tiles), inner))
-    return _Launches(result, parts, levels, whole, long, (outer * tiles[0], *rest))
+        return Launches(result, None, whole, levels, None, texts)
+    tail = (*layout, outer * first, size, count, inner, len(tiles), first, all_tiles)
+    long = prepare("long", outer * first, tail, **rows)
+    parts = fresh_layout(device, dtypes.info(dtype).acc, (outer, all_tiles, inner))
+    return Launches(result, parts, whole, levels, long, texts)
 
 
 def _in_order(

@@ -15,14 +15,16 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.batched import level_of, levels
 from ..array.creation import asarray, ones
-from ..array.deferred import Deferred
-from ..array.layout import fresh_layout
+from ..array.deferred import Deferred, trace, traced_threads
+from ..array.layout import Layout, fresh_layout
+from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
-from ..elementwise.operands import normalize_axis, of, one_step, public, recorded
+from ..elementwise.operands import normalize_axis, of, on_device, public, recorded
 from ..elementwise.table import equal, maximum, not_equal, where
 from ..kernel.plan import serial
 from ..shape.joins import concat
@@ -32,7 +34,8 @@ from .gather_scatter import between, gathered, ordered, picked_along
 from .scan import recurrence, shifted
 from .search import searchsorted
 from .sort import permuted
-from .take import Gathered, gather, integers, kernel_indices
+from .take import Gathered, gather, in_range, integers, kernel_indices, numbers_rows
+from .traced import TracedRows
 
 __all__ = ["scatter", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum"]
 
@@ -69,49 +72,41 @@ class Segments(NamedTuple):
             starts=self.starts,
         )
 
+    def summed(self, x: Array) -> Array:
+        """The sums of the segments of ``x`` (outer, count, inner): (outer, number, inner)."""
+        return recorded("segment_sum", x, self.combined(x), self._gathered_later, self.summed)
 
-# ----- sums, and what they are the derivative of -----
+    def gathered(self, y: Array) -> Array:
+        """For each row the value of its segment: (outer, count, inner) for ``y`` (outer, number, inner)."""
+        outer, number, inner = y.shape
+        result = gathered(y, self.ids, outer, number, inner)
+        return recorded("take", y, result, self.summed, self.gathered)
 
+    def mean(self, x: Array) -> Array:
+        """The means of the segments of ``x`` (outer, count, inner), 0 of no row, not on the host."""
+        return self.combined(x, mean=True)
 
-def total(x: Array, segments: Segments) -> Array:
-    """The sums of the segments of ``x`` (outer, count, inner): (outer, number, inner)."""
-    return recorded(
-        "segment_sum",
-        x,
-        segments.combined(x),
-        lambda g: _spread_later(g, segments),
-        lambda t: total(t, segments),
-    )
+    def _gathered_later(self, g: Array) -> Array:
+        """:meth:`gathered`; on a GPU not before it is read, as :func:`.take.scatter` reads ``g`` itself."""
+        outer, number, inner = g.shape
+        if outer > 1 or serial(g.device) or tape.active():
+            return self.gathered(g)
+        layout = fresh_layout(g.device, g.dtype, (1, self.ids.size, inner))
+        return Deferred.of(layout, Gathered(g, self.ids, number, inner))
 
-
-def _spread_later(g: Array, segments: Segments) -> Array:
-    """:func:`spread`; on a GPU not before it is read, as :func:`.take.scatter` reads ``g`` itself."""
-    outer, number, inner = g.shape
-    if outer > 1 or serial(g.device) or tape.active():
-        return spread(g, segments)
-    layout = fresh_layout(g.device, g.dtype, (1, segments.ids.size, inner))
-    return Deferred.of(layout, Gathered(g, segments.ids, number, inner))
-
-
-def spread(y: Array, segments: Segments) -> Array:
-    """For each row the value of its segment: (outer, count, inner) for ``y`` (outer, number, inner)."""
-    outer, number, inner = y.shape
-    result = gathered(y, segments.ids, outer, number, inner)
-    return recorded("take", y, result, lambda g: total(g, segments), lambda t: spread(t, segments))
+    def counts(self, like: Array) -> Array:
+        """The number of rows of each segment, int64 (1, number, 1)."""
+        with tape.stop_recording():
+            return self.summed(ones((1, self.ids.size, 1), dtype=dtypes.int64, device=like.device))
 
 
-def _counts(segments: Segments, like: Array) -> Array:
-    """The number of rows of each segment, int64 (1, number, 1)."""
-    with tape.stop_recording():
-        each = ones((1, segments.ids.size, 1), dtype=dtypes.int64, device=like.device)
-        return total(each, segments)
-
+AnySegments = Segments | TracedRows
 
 # ----- products and extremes -----
 
 
 def _recorded(
-    how: Combination, x: Array, segments: Segments, vjp: Callable[[Array, Array, Array, Segments], Array]
+    how: Combination, x: Array, segments: AnySegments, vjp: Callable[[Array, Array, Array, Any], Array]
 ) -> Array:
     result = segments.combined(x, how)
     if tape.recording((x,)):
@@ -123,12 +118,12 @@ def _recorded(
     return result
 
 
-def _extreme_vjp(g: Array, x: Array, y: Array, segments: Segments) -> Array:
+def _extreme_vjp(g: Array, x: Array, y: Array, segments: AnySegments) -> Array:
     """Rows that equal the extreme share its cotangent."""
     with tape.stop_recording():
-        chosen = equal(x, spread(y, segments))
-        count = total(astype(chosen, dtypes.int64), segments)
-    return where(chosen, spread(_divided(g, count), segments), 0)
+        chosen = equal(x, segments.gathered(y))
+        count = segments.summed(astype(chosen, dtypes.int64))
+    return where(chosen, segments.gathered(_divided(g, count)), 0)
 
 
 @fuse
@@ -145,7 +140,7 @@ def product(x: Array, segments: Segments) -> Array:
 
 def _product_vjp(g: Array, x: Array, y: Array, segments: Segments) -> Array:
     others: Array = conjugated(_product_of_others(x, segments))
-    return spread(g, segments) * others
+    return segments.gathered(g) * others
 
 
 def _product_of_others(x: Array, segments: Segments) -> Array:
@@ -176,7 +171,9 @@ def _product_of_others(x: Array, segments: Segments) -> Array:
 # ----- the public functions -----
 
 
-def _segments(name: str, x: Array, ids: Any, number: Any, axis: int, offsets: Any, rising: bool) -> Segments:
+def _segments(
+    name: str, x: Array | Layout, ids: Any, number: Any, axis: int, offsets: Any, rising: bool
+) -> Segments:
     """The segments that the arguments of a public function describe.
 
     Raises:
@@ -213,7 +210,7 @@ def _size(name: str, argument: str, size_argument: Any, data: Any) -> int:
     return size
 
 
-def _between(name: str, x: Array, offsets: Any, number: Any, axis: int) -> Segments:
+def _between(name: str, x: Array | Layout, offsets: Any, number: Any, axis: int) -> Segments:
     """The segments between offsets; on a GPU offsets are not checked, but never lead out of bounds."""
     data, count = integers(offsets, x, name), x.shape[axis]
     if data.ndim != 1 or not data.size:
@@ -239,8 +236,41 @@ def _between(name: str, x: Array, offsets: Any, number: Any, axis: int) -> Segme
     return Segments(kernel_indices(indices, size, x, name), size, True)
 
 
+def _traced(
+    active: Any, name: str, x: Array, ids: Any, number: Any, offsets: Any, rising: bool
+) -> TracedRows | None:
+    """:func:`_segments` of the first axis in a trace; None where the rows are to be combined by a call."""
+    given = ids if offsets is None else offsets
+    if levels and level_of((x, ids, offsets)) is not None:
+        return None
+    if not x.size or x.dtype in dtypes.COMPLEX or not numbers_rows(given, x):
+        return None
+    if (ids is None) == (offsets is None) or (number is None and offsets is None):
+        return None
+    size = operator.index(number) if offsets is None else offsets.size - 1
+    if size < 1 or (offsets is None and ids.shape != x.shape[:1]):
+        return None
+    if offsets is None and not rising:
+        return TracedRows(in_range(active, ids, size, name), size, ids)
+    own = x._layout or x._planned()
+    found = active.once(rows_of_segments, own, ids, number, offsets, rising, name=name)
+    return TracedRows(found[0], size, given, True, *found[1:])
+
+
+def rows_of_segments(x: Layout, ids: Any, number: Any, offsets: Any, rising: bool, name: str) -> list[Array]:
+    """The segment of each row of an array of this layout, and the first row of each segment where that is known."""
+    found = _segments(name, x, ids, number, 0, offsets, rising)
+    return [Array._wrap(one, x.device) for one in (found.ids, found.starts) if one is not None]
+
+
 def _reduced(x: Array, segments: Segments, how: Reduction, axis: int) -> Array:
     before, after = x.shape[:axis], x.shape[axis + 1 :]
+    rows = reshape(x, (math.prod(before), x.shape[axis], math.prod(after)))
+    return reshape(_of_rows(rows, segments, how), (*before, segments.number, *after))
+
+
+def _of_rows(x: Array, segments: AnySegments, how: Reduction) -> Array:
+    """The reduction of rows as the segments take them."""
     dtype = x.dtype
     integer = dtype not in dtypes.INEXACT
     if how == "mean":
@@ -249,29 +279,29 @@ def _reduced(x: Array, segments: Segments, how: Reduction, axis: int) -> Array:
         x = astype(x, dtypes.uint64 if dtypes.info(dtype).kind == "u" else dtypes.int64) if integer else x
     elif dtype == dtypes.bool_:
         x = astype(x, dtypes.uint8)
-    rows = reshape(x, (math.prod(before), x.shape[axis], math.prod(after)))
     if how == "sum":
-        result = total(rows, segments)
+        result = segments.summed(x)
     elif how == "mean":
-        result = _mean(rows, segments)
+        result = _mean(x, segments)
     elif how == "prod":
-        result = product(rows, segments)
+        assert isinstance(segments, Segments)
+        result = product(x, segments)
     else:
-        result = _recorded(how, rows, segments, _extreme_vjp)
+        result = _recorded(how, x, segments, _extreme_vjp)
     if integer and how == "mean":
         result = astype(result, dtypes.get_default_dtype())
     elif dtype == dtypes.bool_ and how in ("max", "min"):
         result = astype(result, dtype)
-    return reshape(result, (*before, segments.number, *after))
+    return result
 
 
-def _mean(x: Array, segments: Segments) -> Array:
-    """The means of the segments of ``x`` (outer, count, inner), 0 of no row: (outer, number, inner)."""
-    if serial(x.device):
-        sums = total(astype(x, dtypes.info(x.dtype).acc, copy=False), segments)
-        return astype(_divided(sums, _counts(segments, x)), x.dtype, copy=False)
-    result = segments.combined(x, mean=True)
-    return recorded("segment_mean", x, result, lambda g: spread(_divided(g, _counts(segments, x)), segments))
+def _mean(x: Array, segments: AnySegments) -> Array:
+    """The means of the segments of ``x``, 0 of no row."""
+    if serial(x.device) and isinstance(segments, Segments):
+        sums = segments.summed(astype(x, dtypes.info(x.dtype).acc, copy=False))
+        return astype(_divided(sums, segments.counts(x)), x.dtype, copy=False)
+    result = segments.mean(x)
+    return recorded("segment_mean", x, result, lambda g: segments.gathered(_divided(g, segments.counts(x))))
 
 
 def _segmented(
@@ -289,12 +319,21 @@ def _segmented(
     if how in ("max", "min") and x.dtype in dtypes.COMPLEX:
         raise TypeError(f"{name}: x: expected real numbers, got {x.dtype}")
     axis = normalize_axis(axis, x.ndim, name)
-    given = _segments(name, x, segment_ids, num_segments, axis, offsets, bool(indices_are_sorted))
+    rising = bool(indices_are_sorted)
+    if traced_threads and (active := trace()) is not None:
+        one_kernel = axis == 0 and how != "prod"
+        rows = _traced(active, name, x, segment_ids, num_segments, offsets, rising) if one_kernel else None
+        if rows is not None:
+            return _of_rows(x, rows, how)
+        options = {"axis": axis, "offsets": offsets, "indices_are_sorted": rising}
+        made: Array = active.call(FUNCTIONS[name], (x, segment_ids, num_segments), options)
+        return made
+    given = _segments(name, x, segment_ids, num_segments, axis, offsets, rising)
     return _reduced(x, given, how, axis)
 
 
 @public
-@one_step
+@on_device
 @of(_segmented, "sum")
 def segment_sum() -> None:
     """The sum of the rows of each segment, 0 for a segment without rows.
@@ -332,7 +371,7 @@ def segment_sum() -> None:
 
 
 @public
-@one_step
+@on_device
 @of(_segmented, "prod")
 def segment_prod() -> None:
     """The product of the rows of each segment, 1 for a segment without rows; arguments as of :func:`segment_sum`.
@@ -344,7 +383,7 @@ def segment_prod() -> None:
 
 
 @public
-@one_step
+@on_device
 @of(_segmented, "mean")
 def segment_mean() -> None:
     """The mean of the rows of each segment, 0 for a segment without rows; arguments as of :func:`segment_sum`.
@@ -358,7 +397,7 @@ def segment_mean() -> None:
 
 
 @public
-@one_step
+@on_device
 @of(_segmented, "max")
 def segment_max() -> None:
     """The largest of the rows of each segment, NaN if one is; arguments as of :func:`segment_sum`.
@@ -372,7 +411,7 @@ def segment_max() -> None:
 
 
 @public
-@one_step
+@on_device
 @of(_segmented, "min")
 def segment_min() -> None:
     """The smallest of the rows of each segment, NaN if one is; arguments as of :func:`segment_sum`.
@@ -386,7 +425,7 @@ def segment_min() -> None:
 
 
 @public
-@one_step
+@on_device
 def scatter(
     x: Array,
     /,
@@ -429,10 +468,17 @@ def scatter(
         raise ValueError(f"scatter: reduce: expected one of {', '.join(get_args(Reduction))}, got {reduce!r}")
     if reduce in ("max", "min") and x.dtype in dtypes.COMPLEX:
         raise TypeError(f"scatter: x: expected real numbers for the {reduce}, got {x.dtype}")
+    if traced_threads and (active := trace()) is not None:
+        one_kernel = axis == 0 and reduce != "prod"
+        rows = _traced(active, "scatter", x, indices, size, None, False) if one_kernel else None
+        if rows is not None:
+            return _or_0(_of_rows(x, rows, reduce), rows, reduce, 0)
+        made: Array = active.call(scatter, (x, indices, axis, size), {"reduce": reduce})
+        return made
     data = integers(indices, x, "scatter")
     number = _size("scatter", "size", size, data)
     if data.shape == (x.shape[axis],):
-        segments, rows, at = Segments(kernel_indices(data, number, x, "scatter", indices), number), x, axis
+        segments, given, at = Segments(kernel_indices(data, number, x, "scatter", indices), number), x, axis
     else:
         try:
             data = x.device.xp.broadcast_to(data, x.shape)
@@ -443,9 +489,14 @@ def scatter(
         sizes = (math.prod(x.shape[:axis]), number, math.prod(x.shape[axis + 1 :]))
         positions = kernel_indices(data, number, x, "scatter")
         flat = picked_along(None, positions, x.device, *sizes)._data.reshape(-1)
-        segments, rows, at = Segments(flat, math.prod(sizes)), reshape(x, (-1,)), 0
-    result = _reduced(rows, segments, reduce, at)
-    if reduce in ("max", "min"):
-        empty = equal(reshape(_counts(segments, x), (-1,) + (1,) * (rows.ndim - 1 - at)), 0)
-        result = where(empty, 0, result)
+        segments, given, at = Segments(flat, math.prod(sizes)), reshape(x, (-1,)), 0
+    result = _or_0(_reduced(given, segments, reduce, at), segments, reduce, at)
     return reshape(result, (*x.shape[:axis], number, *x.shape[axis + 1 :]))
+
+
+def _or_0(x: Array, segments: AnySegments, how: Reduction, axis: int) -> Array:
+    """Extremes of segments along an axis, 0 where a segment has no rows; other reductions as they are."""
+    if how not in ("max", "min"):
+        return x
+    empty = equal(reshape(segments.counts(x), (-1,) + (1,) * (x.ndim - 1 - axis)), 0)
+    return where(empty, 0, x)

@@ -22,6 +22,7 @@ from ..array import Array
 from ..array.batched import Level, level_of, levels
 from ..array.creation import warn_of_constant
 from ..array.deferred import deferred, trace, traced_threads
+from ..array.layout import Layout
 from ..array.mapping import looped, mapped, over_axis
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
@@ -35,7 +36,6 @@ from ..elementwise.operands import (
     recorded_many,
     require_array,
 )
-from ..elementwise.staged import LEAST_ELEMENTS
 from ..elementwise.ufunc import one_out, written
 from ..errors import DeviceError
 from ..kernel.by_numpy import by_numpy
@@ -44,6 +44,7 @@ from ..shape.views import broadcast_to, reshape
 from .combine import added_along, combined, expect_added
 from .gather_scatter import gathered, picked_along
 from .kept import kept, kept_of
+from .traced import TracedRows
 
 __all__ = ["index_add", "take", "take_along_axis"]
 
@@ -75,7 +76,7 @@ def check_indices(on: bool = True) -> Iterator[None]:
         _checked.reset(before)
 
 
-def wraps(x: Array) -> bool:
+def wraps(x: Array | Layout) -> bool:
     """Whether indices of ``x`` that are out of range are clipped: on a GPU, unless they are checked."""
     return not x.device.addressable and not _checked.get()
 
@@ -85,12 +86,12 @@ def checked_indices(indices: Any, size: int, x: Array, name: str) -> Any:
     return _kept(_checked_indices(indices, size, x, name), indices, x)
 
 
-def _kept(data: Any, argument: Any, x: Array) -> Any:
+def _kept(data: Any, argument: Any, x: Array | Layout) -> Any:
     """Indices that a backward may read, which trusts them: not in memory that the caller may write until then."""
     return apart(x.device, data, argument) if tape.active() else data
 
 
-def _checked_indices(indices: Any, size: int, x: Array, name: str) -> Any:
+def _checked_indices(indices: Any, size: int, x: Array | Layout, name: str) -> Any:
     xp = x.device.xp
     data = indices.astype(np.int64, copy=False)
     if wraps(x):
@@ -121,7 +122,7 @@ def in_mode(indices: Any, size: int, x: Array, mode: str) -> Any:
     return x.device.xp.asarray(wide % size if mode == "wrap" else wide.clip(0, size - 1))
 
 
-def kernel_indices(indices: Any, size: int, x: Array, name: str, argument: Any = None) -> Any:
+def kernel_indices(indices: Any, size: int, x: Array | Layout, name: str, argument: Any = None) -> Any:
     """Indices for the kernels of :mod:`.gather_scatter`; on a GPU the kernels themselves wrap and clip them.
 
     Args:
@@ -146,7 +147,7 @@ def kernel_indices(indices: Any, size: int, x: Array, name: str, argument: Any =
     return _kept(data, indices, x)
 
 
-def on_device_of(x: Array, indices: Any) -> Any:
+def on_device_of(x: Array | Layout, indices: Any) -> Any:
     """An ndarray on the device of ``x``, of numbers of the host or of such an ndarray."""
     if isinstance(indices, x.device.xp.ndarray):
         return indices
@@ -154,7 +155,7 @@ def on_device_of(x: Array, indices: Any) -> Any:
     return data if x.device.addressable else x.device.backend.upload(data)
 
 
-def integers(indices: Any, x: Array, name: str) -> Any:
+def integers(indices: Any, x: Array | Layout, name: str) -> Any:
     """An integer index argument as an ndarray on the device of ``x``.
 
     Raises:
@@ -286,24 +287,28 @@ def take(
 
 
 def _rows(active: Any, x: Array, indices: Any, axis: int | None) -> Array | None:
-    """Rows of a matrix that wait in a trace; None if they are to be gathered at once."""
-    if not isinstance(indices, Array) or indices.ndim != 1 or indices.device is not x.device:
+    """Rows of an array that wait in a trace; None if they are to be gathered at once."""
+    if axis not in (0, -x.ndim) or not x.size or x.dtype in dtypes.COMPLEX or not numbers_rows(indices, x):
         return None
-    shaped = x.ndim == 2 and axis in (0, -2) and x.size and indices.size and x.shape[1] >= LEAST_ELEMENTS
-    if not shaped or indices.dtype.kind not in "iu" or x.dtype in dtypes.COMPLEX:
-        return None
-    ready = active.call(_in_range, (indices, x.shape[0]), {})
-    (outer, inner), count = x.shape, indices.shape[0]
-
-    def vjp(g: Array) -> Array:
-        return reshape(scatter(reshape(g, (1, count, inner)), ready._data, 1, outer, inner), (outer, inner))
-
-    return recorded("take", x, active.gathered(x, ready, indices), vjp)
+    size = x.shape[0]
+    return TracedRows(in_range(active, indices, size, "take"), size, indices).gathered(x)
 
 
-def _in_range(indices: Array, size: int) -> Array:
+def numbers_rows(indices: Any, x: Array) -> bool:
+    """Whether indices are a vector on the device of ``x`` by which a trace may gather and combine rows."""
+    vector = isinstance(indices, Array) and indices.ndim == 1 and indices.size > 0
+    return vector and indices.device is x.device and indices.dtype.kind in "iu"
+
+
+def in_range(active: Any, indices: Array, size: int, name: str) -> Array:
     """Indices for a kernel that wraps and clips them, of 32 or 64 bits; checked as for :func:`kernel_indices`."""
-    return Array._wrap(kernel_indices(indices._data, size, indices, "take"), indices.device)
+    made: Array = active.once(indices_in_range, indices, size, name=name)
+    return made
+
+
+def indices_in_range(indices: Array, size: int, name: str) -> Array:
+    """See :func:`in_range`."""
+    return Array._wrap(kernel_indices(indices._data, size, indices, name, indices), indices.device)
 
 
 def _of_example(x: Array, indices: Any, axis: int | None, mode: str) -> Array:

@@ -77,16 +77,13 @@ def row_plan(problem: RowProgram) -> RowPlan | None:
 
 
 def _axes(problem: RowProgram) -> tuple[Axes, Axes]:
-    """The rows' axes and the reduced ones, merged, with the steps of arrays and results."""
+    """The rows' axes and the reduced ones, merged, with the steps of arrays, results and indices."""
     shape, plain = problem.shape, problem.shape[: -problem.axes]
-    matrices = {k for k, _ in problem.gathered}
-    steps = [
-        (0, one.strides[1] // one.dtype.itemsize) if k in matrices else broadcast_steps(one, shape)
-        for k, one in enumerate(problem.operands)
-    ]
+    steps = problem.gathers.steps(problem.operands, shape)
     for out, wide in zip(problem.outs, problem.wide, strict=True):
         rows = (*contiguous_steps(plain), *(0,) * problem.axes)
         steps.append(broadcast_steps(out, shape) if wide else rows)
+    steps += [(*broadcast_steps(one, shape[:1]), *(0,) * (len(shape) - 1)) for one in problem.gathers.indices]
     kept = along(range(len(plain)), shape, steps)
     over = along(range(len(plain), len(shape)), shape, steps)
     return kept if kept.shape else Axes((1,), ((0,),) * len(steps)), over
@@ -123,11 +120,9 @@ def _made(problem: RowProgram) -> RowPlan | str:
         count = threads["count"]
         stage["whole"] = bool(stage["row"].batch) and threads["full"] and power_of_two(count) == count
     whole = Axes((*kept.shape, n), tuple([(*a, *b) for a, b in zip(kept.steps, over.steps, strict=True)]))
-    sources = [problem.operands[k] for k, _ in problem.gathered]
-    strides = [one.strides[0] // one.dtype.itemsize for one in sources]
-    spans = [Axes((*one.shape,), ((stride, 1),)) for one, stride in zip(sources, strides, strict=True)]
+    sources = problem.gathers.sources(problem.operands)
     wide = (
-        any(map(needs_64_bits, spans))
+        any(map(needs_64_bits, sources))
         or needs_64_bits(whole)
         or needs_64_bits(Axes((rows, max(n, _LANES)), ()))
     )
@@ -136,7 +131,8 @@ def _made(problem: RowProgram) -> RowPlan | str:
         kept_shape=kept.shape,
         kept_step=kept.steps,
         step=step,
-        **({"source_size": [one.shape[0] for one in sources], "source_step": strides} if sources else {}),
+        source_size=[one.shape[0] for one in sources],
+        source_step=[one.steps[0][0] for one in sources],
     )
     block = threads["block"]
     name = f"rows_{problem.program.name}_{dtypes.info(problem.operands[0].dtype).name}_{block}"
@@ -155,14 +151,14 @@ def _threads(
     """How the threads of a GPU share a row: the template variables, or why they had better not."""
     arrays = [
         (one, own)
-        for one, own, along in zip((*problem.operands, *problem.outs), kept.steps, step, strict=True)
+        for one, own, along in zip((*problem.operands, *problem.outs), kept.steps, step, strict=False)
         if along
     ]
     width = WIDEST // max([one.dtype.itemsize for one, _ in arrays], default=4)
     if not all(one.aligned for one, _ in arrays):
         width = 1
-    sources = [problem.operands[k] for k, _ in problem.gathered]
-    apart = [n, *[one.strides[0] // one.dtype.itemsize for one in sources]]
+    sources = zip(problem.gathers.operands, problem.gathers.sources(problem.operands), strict=True)
+    apart = [n, *[one.steps[0][0] for (k, _), one in sources if step[k]]]
     while width > 1 and any(places % width for _, own in arrays for places in (*apart, *own)):
         width //= 2
     packs = n // width
@@ -232,10 +228,12 @@ def _variables(problem: RowProgram, step: Sequence[int]) -> dict[str, Any]:
     parts = [*stages, ends]
     return {
         "inputs": inputs,
-        "gathers": [
-            {"k": k, "type": dtypes.info(own.dtype).cxx, "step": own.strides[0] // own.dtype.itemsize}
-            for k, own in problem.gathered
+        "indices": [
+            {"at": k + len(outputs) + i, "type": dtypes.info(one.dtype).cxx}
+            for i, one in enumerate(problem.gathers.indices)
         ],
+        "gathers": problem.gathers.operands,
+        "clip": True,
         "scalars": [compute_type(d) for d in program.scalars],
         "outputs": outputs,
         "stages": stages,

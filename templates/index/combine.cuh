@@ -1,6 +1,7 @@
 // Common to the stages of scatter-reduce. A group of `lanes` threads shares a row, and each combines `items` packs of
 // `width` elements from its column on, `lanes` packs apart. Blocks along y share the columns.
 <% include "lib/pack.cuh" %>
+<% include "prelude/over_pack.cuh" %>
 using index = << index >>;
 using T = << elem >>;
 using acc = << acc >>;
@@ -17,6 +18,7 @@ __device__ __forceinline__ index column_step() { return index(gridDim.y) * lanes
 __device__ __forceinline__ bool in_row(index column, int k, long long inner) {
     return full || k == 0 || column + k * lanes * width < inner;
 }
+<% include "index/sources.cuh" %>
 
 // The operation and its identity.
 __device__ __forceinline__ acc join(acc a, acc b) { return << join >>; }
@@ -31,29 +33,26 @@ struct Rows {
 #pragma unroll
             for (int w = 0; w < width; ++w) at[k][w] = identity();
     }
-    // Combines with rows first, ..., last - 1, or those that `order` names, in this order.
-    template <typename Row>
-    __device__ __forceinline__ void take(
-        const Row* __restrict__ rows, const long long* __restrict__ order, index first, index last, long long inner, index column)
-    {
+    // Combines with rows first, ..., last - 1 of a source, in this order.
+    template <typename Source>
+    __device__ __forceinline__ void take(const Source& source, index first, index last, long long inner, index column) {
 #pragma unroll 1
         for (index j = first; j < last; j += flight) {
-            Pack<Row, width> held[flight][items];
+            typename Source::Held held[flight][items];
 #pragma unroll
             for (int f = 0; f < flight; ++f) {
                 if (f > 0 && j + f >= last) break;
-                const Row* const row = rows + (order ? order[j + f] : (long long)(j + f)) * inner;
+                const auto row = source.row(j + f);
 #pragma unroll
                 for (int k = 0; k < items; ++k)
-                    if (in_row(column, k, inner)) held[f][k] = *(const Pack<Row, width>*)(row + column + k * lanes * width);
+                    if (in_row(column, k, inner)) held[f][k] = source.load(row, k);
             }
 #pragma unroll
             for (int f = 0; f < flight; ++f)
 #pragma unroll
                 for (int k = 0; k < items; ++k)
-#pragma unroll
-                    for (int w = 0; w < width; ++w)
-                        if (f == 0 || j + f < last) at[k][w] = join(at[k][w], cast<acc>(held[f][k].at[w]));
+                    if (f == 0 || j + f < last)
+                        over_pack<width>([&](int w) { at[k][w] = join(at[k][w], source.value(held[f][k], w)); });
         }
     }
 <% if mean is defined and mean %>

@@ -1,15 +1,14 @@
-// Partial << what >>s for combine_long, of each `fan` neighbours in sorted order that have the same index: at the first
-// level of rows g[o, order[j], :], at the next of the parts of the level below.
-// g (outer, count, inner), parts (outer, all, inner), in C order: the `tiles` parts of this level start at `here`, those of
-// the level below at `below`, and each is of `span` rows.
+// Partial << what >>s for combine_long, of each `fan` neighbours in sorted order that have the same index, of the parts of
+// the level below, of which combine has made the first.
+// parts (outer, all, inner), in C order: the `tiles` parts of this level start at `here`, those of the level below at
+// `below`, and each is of `span` rows.
 // Launch: a group of `lanes` threads owns a part. No shared memory.
 <% include "index/combine.cuh" %>
 using Key = << key >>;
-constexpr bool of_rows = << "true" if level == 1 else "false" >>;
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const T* __restrict__ g, const Key* __restrict__ keys, const long long* __restrict__ order, acc* __restrict__ parts,
-    index total, long long count, long long inner, index tiles, long long span, long long all, long long below, long long here)
+    const Key* __restrict__ keys, acc* __restrict__ parts, index total, long long inner, index tiles, long long span,
+    long long all, long long below, long long here)
 {
     const index row = group();
     if (row >= total) return;
@@ -19,9 +18,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     if (keys[tile * span] != keys[(tile + 1) * span - 1]) return;
 #pragma unroll 1
     for (index column = first_column(); column < inner; column += column_step()) {
+        const Lying<acc> source{parts + (o * all + below) * inner + column, nullptr, inner};
         Rows result;
-        if constexpr (of_rows) result.take(g + o * count * inner, order, tile * fan, (tile + 1) * fan, inner, column);
-        else result.take(parts + (o * all + below) * inner, nullptr, tile * fan, (tile + 1) * fan, inner, column);
+        result.take(source, tile * fan, (tile + 1) * fan, inner, column);
         result.store(parts + (o * all + here + tile) * inner, inner, column);
     }
 }

@@ -1,7 +1,7 @@
 // Expressions of rows, of reductions along these rows, and of expressions of such reductions, one behind another: x* are
 // read once, y* are arrays of the rows' shape or have a number for each row. s* are scalars. << stages | length >> stage(s).
 // `rows` rows of `n` elements, which lie along one axis of each array; an array may be broadcast along rows or to rows.
-// The rows of << gathers | length >> array(s) are those at the indices i*, clipped to its size.
+// The rows of << gathers | length >> array(s) are those at the indices i*, clipped to its size, along the first axis.
 // Launch: << lanes >> thread(s) share a row, and hold << count >> packs of << width >> elements each of each array in registers. On the
 // host (count 0) a thread has << "`each`" >> rows, and reads them again for each stage. The order of values is always the same.
 // Shared: the states of warps where a block shares a row.
@@ -16,6 +16,9 @@
 using index = << index >>;
 constexpr int lanes = << lanes >>, width = << width >>, count = << count >>;
 <% include "lib/strided.cuh" %>
+<% if gathers %>
+<% include "lib/wrap_index.cuh" %>
+<% endif %>
 << Layout >>
 <% for stage in stages %>
 struct Stage<< loop.index0 >> {
@@ -84,8 +87,8 @@ struct Stage<< loop.index0 >> {
 <% for x in inputs %>
     const << x.type >>* x<< x.k >>,
 <% endfor %>
-<% for one in gathers %>
-    const << one.type >>* i<< one.k >>,
+<% for one in indices %>
+    const << one.type >>* i<< loop.index0 >>,
 <% endfor %>
 <% for type in scalars %>
     << type >> s<< loop.index0 >>,
@@ -104,6 +107,15 @@ struct Stage<< loop.index0 >> {
 <% else %>
     for (index row = index(blockIdx.x) * each; row < minimum(rows, index(blockIdx.x + 1) * each); ++row) {
 <% endif %>
+<%- endmacro %>
+<# Moves the offsets of gathered rows to these. #>
+<% macro gathered() %>
+<% for one in indices %>
+        const long long at<< loop.index0 >> = i<< loop.index0 >>[offset[<< one.at >>]];
+<% endfor %>
+<% for k, by in gathers %>
+        offset[<< k >>] += index(in_range(at<< by >>, layout.source_size[<< loop.index0 >>])) * layout.source_step[<< loop.index0 >>];
+<% endfor %>
 <%- endmacro %>
 <# The arrays of a row. #>
 <% macro loads() %>
@@ -243,13 +255,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << rows_of_thread() >>
         index offset[<< arrays >>] = {};
         advance(offset, row, layout.kept_shape, layout.kept_step);
-<% for one in gathers %>
-        {
-            const long long at = i<< one.k >>[row * << one.step >>], size = layout.source_size[<< loop.index0 >>];
-            const long long from = minimum(maximum(at < 0 ? at + size : at, 0LL), size - 1);
-            offset[<< one.k >>] += index(from) * layout.source_step[<< loop.index0 >>];
-        }
-<% endfor %>
+<< gathered() >>
 << loads() >>
 <% for level in levels %>
 << reduced(level) >>

@@ -655,7 +655,10 @@ def program(rng: Random) -> Callable[[list[Any]], list[Any]]:
                 values.append(ck.pad(x[1:, a:], [(1, 0), (0, a)], mode) * 0.5 + y)
             elif kind == 17:
                 rows = ck.take(x, ck.asarray([a, -1, 0, q % 4]), axis=0)
-                values.append(rows * 0.5 - y if a else rows - rows.mean(axis=1, keepdims=True))
+                if a == 2:
+                    values.append(ck.segment_sum(rows * y, ck.asarray([q % 4, 0, 3, 0]), 4) - y)
+                else:
+                    values.append(rows * 0.5 - y if a else rows - rows.mean(axis=1, keepdims=True))
             elif kind == 18:
                 product = y.T @ x
                 product *= 0.1
@@ -696,7 +699,8 @@ def few_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reductions of a few short rows wait, too."""
     monkeypatch.setattr(trace, "LEAST_ROWS", 2)
     monkeypatch.setattr(trace, "LEAST_ELEMENTS", 2)
-    monkeypatch.setattr("cukern.index.take.LEAST_ELEMENTS", 2)
+    monkeypatch.setattr("cukern.index.traced._GATHERED", 2)
+    monkeypatch.setattr("cukern.index.traced._COMPUTED", 2)
 
 
 @pytest.mark.usefixtures("few_wait")

@@ -256,6 +256,15 @@ def launch_row_programs(dtype: Any) -> None:
         of_gathered(*arrays(dtype, shape), ck.zeros((20,), "int32"))
 
 
+def launch_segment_programs(dtype: Any) -> None:
+    """Segments of rows that are gathered and computed: wide and short ones, and so many that a tree combines them."""
+    for shape, count in (((8, 4, 40), 20), ((8, 3), 200)):
+        x, w, places = *arrays(dtype, shape, (count, *shape[1:-1], 1)), ck.zeros((count,), "int32")
+        for how in ("sum", "mean", "max"):
+            combine = getattr(ck, f"segment_{how}")
+            ck.jit(lambda x, w, f=combine, at=places: f(ck.tanh(x[at]) * w, at, 4))(x, w)
+
+
 def launch_at(dtype: Any) -> None:
     x, places = ck.zeros((4, 5), dtype), ck.zeros((3,), "int64")
     for method in ("set", "min", "max"):
@@ -265,7 +274,7 @@ def launch_at(dtype: Any) -> None:
 
 def launch_segments(dtype: Any) -> None:
     """Few rows of each segment; of float32 so many that a tree combines them, and by each operation, sorted or not."""
-    rows, operations = (200, ("sum", "prod", "max", "min")) if dtype == ck.float32 else (20, ("max",))
+    rows, operations = (8200, ("sum", "prod", "max", "min")) if dtype == ck.float32 else (20, ("max",))
     if dtype in dtypes.COMPLEX:
         operations = ("prod",)
     (x,) = arrays(dtype, (rows, 8))

@@ -1,0 +1,131 @@
+"""Rows by a vector of indices in a trace: gathered where they are read, and computed by the kernels that combine them.
+
+Both are linear functions, each the derivative of the other. After the trace, where a tape may call them, they are
+gathers and sums of arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..array import Array
+from ..array.deferred import trace
+from ..autodiff import tape
+from ..elementwise.operands import recorded
+from ..elementwise.staged import LEAST_ELEMENTS
+from ..elementwise.table import subtract
+from ..kernel.plan import serial
+from ..shape.views import reshape
+from .combine import Combination, combined
+from .gather_scatter import gathered, ordered
+
+#: Elements of a row from which the host gathers rows where they are read, and from which it computes rows where it
+#: combines them, for which it sorts the indices.
+_GATHERED, _COMPUTED = LEAST_ELEMENTS, 64
+
+
+class TracedRows(NamedTuple):
+    """Which row of an array (size, ...) each row of another one (count, ...) belongs to.
+
+    Attributes:
+        ids: a vector for kernels, which wrap and clip it.
+        size: the number of rows of the first.
+        given: the array in whose memory the ids may lie.
+        rising: whether they are in ascending order.
+        starts: the first place of each number among them, and the end, where that is known.
+    """
+
+    ids: Array
+    size: int
+    given: Array
+    rising: bool = False
+    starts: Array | None = None
+
+    def gathered(self, x: Array) -> Array:
+        """The rows of ``x`` (size, ...) that the ids name: (count, ...)."""
+        active = trace()
+        if active is None:
+            result = take_rows(x, self.ids)
+        elif self.ids.size and _within(x, _GATHERED):
+            result = active.gathered(x, self.ids, self.given)
+        else:
+            result = active.call(take_rows, (x, self.ids), {})
+        return recorded("take", x, result, self.summed, self.gathered)
+
+    def summed(self, x: Array) -> Array:
+        """The sums of the rows of ``x`` (count, ...) that have the same id: (size, ...)."""
+        return recorded("segment_sum", x, self.combined(x), self.gathered, self.summed)
+
+    def combined(self, x: Array, how: Combination = "sum") -> Array:
+        """The rows of ``x`` (count, ...) that have the same id, combined: (size, ...)."""
+        active, known = trace(), (self.ids, self.size, self.rising, self.starts)
+        if active is None:
+            return combine_rows(x, how, *known)
+        if self.size and _within(x, _COMPUTED):
+            return self._computed(active, x, how, False)
+        made: Array = active.call(combine_rows, (x, how, *known), {})
+        return made
+
+    def mean(self, x: Array) -> Array:
+        """The means of the rows of ``x`` (count, ...) that have the same id, 0 of none, in a trace: (size, ...)."""
+        return self._computed(trace(), x, "sum", True)
+
+    def _computed(self, active: Any, x: Array, how: Combination, mean: bool) -> Array:
+        from .segment_program import segment_plan  # many programs have none
+
+        plan_of = partial(segment_plan, number=self.size, how=how, mean=mean)
+        name = "segment_mean" if mean else f"segment_{how}"
+        made: Array = active.combined(x, self._order(), plan_of, name)
+        return made
+
+    def counts(self, like: Array) -> Array:
+        """How many rows have each id: integers (size, 1, ...), of as many axes as ``like``."""
+        starts = self._order()[1]
+        return reshape(subtract(starts[1:], starts[:-1]), (self.size, *(1,) * (like.ndim - 1)))
+
+    def _order(self) -> list[Array]:
+        """The ids in ascending order, the first place of each number, and where they were if that was elsewhere."""
+        if self.starts is not None:
+            return [self.ids, self.starts]
+        active, given = trace(), (self.ids, self.size, self.rising)
+        found: list[Array] = (
+            order_of_indices(*given) if active is None else active.once(order_of_indices, *given)
+        )
+        return found
+
+
+def _within(x: Array, least: int) -> bool:
+    """Whether what reads or combines the rows of ``x`` computes them, on the host from ``least`` elements on."""
+    long = not serial(x.device) or x.size >= least * x.shape[0]
+    return x.size > 0 and x.dtype not in dtypes.COMPLEX and long
+
+
+def order_of_indices(ids: Array, size: int, rising: bool) -> list[Array]:
+    """See :meth:`TracedRows._order`."""
+    found = ordered(ids.device, ids._data, size, rising)
+    places = [] if found.order is None else [found.order]
+    return [found.keys, found.starts(size), *places]
+
+
+def take_rows(x: Array, ids: Array) -> Array:
+    """See :meth:`TracedRows.gathered`."""
+    size, *rest = x.shape
+    inner = math.prod(rest)
+    with tape.stop_recording():
+        made = gathered(reshape(x, (1, size, inner)), ids._data, 1, size, inner)
+        return reshape(made, (ids.size, *rest))
+
+
+def combine_rows(
+    x: Array, how: Combination, ids: Array, size: int, rising: bool, starts: Array | None
+) -> Array:
+    """See :meth:`TracedRows.combined`."""
+    count, *rest = x.shape
+    inner, known = math.prod(rest), None if starts is None else starts._data
+    with tape.stop_recording():
+        rows = reshape(x, (1, count, inner))
+        made = combined(rows, ids._data, 1, size, inner, how=how, rising=rising, starts=known)
+        return reshape(made, (size, *rest))

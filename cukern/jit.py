@@ -5,10 +5,9 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
-import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
@@ -28,6 +27,7 @@ from .dtypes import get_default_dtype, info
 if TYPE_CHECKING:
     from .elementwise.launches import Launched
     from .elementwise.trace import Trace
+    from .kernel.bound_launch import BoundLaunch
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -143,12 +143,16 @@ class _Known(NamedTuple):
 class Jitted(Generic[P, R]):
     """A function that runs in few kernels; made by :func:`jit`."""
 
+    __wrapped__: Callable[P, R]
+
     def __init__(self, function: Callable[P, R]) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self._name = getattr(function, "__name__", "function").strip("<>")
         self._known: Cache[Any, _Known] = Cache()
         self._captured = Captured(self._traced)
+        #: By the forms of arguments: by those of launches, what a user gave instead of them.
+        self._given: dict[Any, dict[Any, BoundLaunch]] = {}
         self._replaced = capture_hooks.replaced
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -180,8 +184,8 @@ class Jitted(Generic[P, R]):
                 again: R = known.replay(arrays)
                 return again
             except Differs:
-                self._known.keep(key, known._replace(state=_State.PLAIN))
-                return self._function(*args, **kwargs)
+                state = _State.TRACED if key in self._given else _State.PLAIN
+                self._known.keep(key, known._replace(state=state))
         if state is _State.CAPTURED:
             return self._captured(*args, **kwargs)
         if state is _State.PLAIN:
@@ -200,7 +204,7 @@ class Jitted(Generic[P, R]):
             )
         active, result = self._run(args, kwargs, arrays)
         learnt = self._learnt(known, active, arrays, result)
-        if known is not None and not known.seconds and learnt.state is _State.TRACED:
+        if known is not None and not known.seconds and learnt.state is _State.TRACED and not active.given:
             learnt = learnt._replace(state=_State.TRIED, seconds=time.perf_counter() - start)
         self._known.keep(key, learnt)
         return result
@@ -228,9 +232,15 @@ class Jitted(Generic[P, R]):
         """The function's result, and the trace of it."""
         from .elementwise.trace import Trace
 
-        with Trace(self._name, arrays, strict=True, lines=lines) as active:
+        given = self._given.get(self._form((args, kwargs))[0]) if self._given else None
+        with Trace(self._name, arrays, strict=True, lines=lines, given=given) as active:
             result = self._function(*args, **kwargs)
             active.settle(leaf for leaf in pytree.leaves(result) if isinstance(leaf, Array))
+        for one in () if tape.active() else active.unused.values():
+            warnings.warn(
+                f"jit: {self._name} no longer launches what {one.bound.signature.name} was given for: replace anew",
+                stacklevel=capture_hooks.stacklevel(),
+            )
         return active, result
 
     def _traced(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -249,11 +259,11 @@ class Jitted(Generic[P, R]):
         if known is None or not _equal(known.form[0], form[0]):  # its Python has to run
             return learnt
         concerned = [x for x in (*arrays, *leaves) if isinstance(x, Array)]
-        on_host = all(x.device.addressable for x in concerned)
+        captures = not active.given and not all(x.device.addressable for x in concerned)
         if script.open or any(leaf is None for leaf in leaves) or not _equal(known.form[1], form[1]):
-            return learnt if on_host else learnt._replace(state=_State.CAPTURED)
+            return learnt._replace(state=_State.CAPTURED) if captures else learnt
         small = sum(x.nbytes for x in concerned) <= _SMALL_BYTES
-        if not on_host and len(active.kernels) >= _MANY_LAUNCHES and small:
+        if captures and len(active.kernels) >= _MANY_LAUNCHES and small:
             return learnt._replace(state=_State.CAPTURED)
         replay, constants = Replay(script, slots), [None if isinstance(x, Array) else x for x in leaves]
 
@@ -274,6 +284,59 @@ class Jitted(Generic[P, R]):
         """
         texts = (one.text() or f"// {one.name}: a call" for one in self.launches(*args, **kwargs))
         return "\n".join(dict.fromkeys(texts))
+
+    def run(self, *args: P.args, **kwargs: P.kwargs) -> tuple[R, list[Launched], list[Launched | None]]:
+        """Run the function as a first call does.
+
+        Returns:
+            Its result, what it launched, and for each array of the result what of that wrote it, None for arguments.
+        """
+        active, result = self._run(args, kwargs, self._form((args, kwargs))[1], lines=True)
+        numbers = [active.script.writer(leaf) for leaf in pytree.leaves(result) if isinstance(leaf, Array)]
+        writers = [None if number is None else active.kernels[number] for number in numbers]
+        return result, active.kernels, writers
+
+    def replace(self, kernel: int | str, text: str | None, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Launch a kernel of your own instead of one that a call with these arguments launches; the function runs.
+
+        Write the text from that of the kernel, ``f.launches(*args)[kernel].text()``, or anew: a kernel with the same
+        parameters, for the same grid of the same blocks. It is launched in calls with arguments of this form (dtypes,
+        shapes, orders in memory, device, numbers) alone, there wherever the very text that it replaces is launched
+        with the same grid and numbers. If a call no longer launches that, a warning says so. Derivatives are those of
+        the operations, as before.
+
+        Args:
+            kernel: its number or its name in :meth:`launches`.
+            text: CUDA C++; None for the library's own again.
+            args: as of a call.
+            kwargs: as of a call.
+
+        Raises:
+            ValueError: ``kernel`` is none of the call's, is several, or has no text.
+            LaunchError: the text's kernel takes other parameters.
+            TemplateError, CompileError: the text has not one kernel, or does not compile.
+
+        >>> import cukern as ck
+        >>> more = jit(lambda x: x + 1)
+        >>> x = ck.asarray([1.0, 2.0], device="host")
+        >>> text = more.launches(x)[0].text()
+        >>> more.replace("add", text.replace("x0[j]", "10 * x0[j]"), x)
+        >>> more(x).tolist(), more(x[:1]).tolist()
+        ([11.0, 21.0], [2.0])
+        """
+        key, arrays = self._form((args, kwargs))
+        given = self._given.pop(key, {})
+        try:
+            launches = self._run(args, kwargs, arrays)[0].kernels
+            name, ready = _chosen(launches, kernel)
+            form = ready.form
+            rest = {other: one for other, one in given.items() if other != form}
+            given = rest if text is None else {**rest, form: ready.by(text, f"replacement of {name}")}
+        finally:
+            if given:
+                self._given[key] = given
+        self._known.clear()
+        self._captured = Captured(self._traced)
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """A table of what a call with these arguments launches; the function runs.
@@ -297,8 +360,9 @@ class Jitted(Generic[P, R]):
             moved = sum(x.nbytes for x in (*one.inputs, *one.outputs))
             least = f"{1e6 * moved / bandwidth(device.properties):.1f}"
             took = f"{1e6 * taken[i]:.1f}" if taken else ""
+            name = f"{one.name} (replaced by {one.symbol})" if one.replaced else one.name
             rows.append(
-                [one.name, _shapes(one.inputs), _shapes(one.outputs), f"{moved:,}", least, took, _lines(one)]
+                [name, _shapes(one.inputs), _shapes(one.outputs), f"{moved:,}", least, took, one.places]
             )
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         table = [
@@ -308,6 +372,20 @@ class Jitted(Generic[P, R]):
         return "\n".join([*table, *([end] if end else [])])
 
 
+def _chosen(launches: Sequence[Launched], kernel: int | str) -> tuple[str, BoundLaunch]:
+    """The name of the launch with a number or a name, and what it was prepared of."""
+    numbers = [i for i, one in enumerate(launches) if kernel in (i, one.name)]
+    listed = ", ".join(f"{i} {one.name}" for i, one in enumerate(launches))
+    if not numbers:
+        raise ValueError(f"kernel: expected the number or the name of one of {listed}, got {kernel!r}")
+    plans = [launches[i].plan for i in numbers]
+    if any(plan is None or plan.ready is None or getattr(plan, "final", None) for plan in plans):
+        raise ValueError(f"kernel: expected what is launched as one kernel; {kernel!r} is not, of {listed}")
+    if len({plan.ready.form for plan in plans}) > 1:
+        raise ValueError(f"kernel: {kernel!r} is the name of several, give the number of one of {listed}")
+    return launches[numbers[0]].name, plans[0].ready
+
+
 def _shapes(layouts: Any) -> str:
     """The dtypes and shapes of arrays, each once with its count."""
     found: dict[str, int] = {}
@@ -315,15 +393,6 @@ def _shapes(layouts: Any) -> str:
         name = f"{info(one.dtype).name}{list(one.shape)}".replace(" ", "")
         found[name] = found.get(name, 0) + 1
     return " ".join(name if n == 1 else f"{n}x{name}" for name, n in found.items())
-
-
-def _lines(one: Launched) -> str:
-    """The lines of a launch, by file."""
-    files: dict[str, list[int]] = {}
-    for line in one.lines:
-        path, _, number = line.rpartition(":")
-        files.setdefault(os.path.basename(path), []).append(int(number))
-    return " ".join(f"{name}:{','.join(map(str, sorted(numbers)))}" for name, numbers in files.items())
 
 
 def _equal(before: Any, after: Any) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -19,6 +20,7 @@ from ..autodiff import tape
 from ..cache import Cache
 from ..device import trace_hooks
 from ..device.precision import get_matmul_precision, matmul_precision
+from ..kernel.bound_launch import BoundLaunch
 from ..kernel.plan import on
 from ..kernel.sizes import divide_up
 from . import boxes
@@ -44,7 +46,7 @@ from .graph import (
     tracing,
 )
 from .pending import Expression, Pending, expression
-from .plan import Places, Plan, make_plan, places, run_into, source_of
+from .plan import Places, Plan, make_plan, places, plan_into
 from .program import Program, compact
 from .script import Call, Into, Launch, New, Read, Script, Seen, Single, Step, taken_apart
 from .staged import RowProgram, Rows, reshaped, rows_of
@@ -63,14 +65,35 @@ class Launched(NamedTuple):
         inputs: the layouts of the arrays that it reads.
         outputs: those of what it writes.
         lines: the lines of the program that it computes, where they were noted.
-        text: makes the kernel's text; that of a call is empty.
+        plan: its plan; None for a call.
+        replaced: whether that has a kernel of a user.
     """
 
     name: str
     inputs: tuple[Layout, ...]
     outputs: tuple[Layout, ...]
     lines: tuple[str, ...]
-    text: Callable[[], str]
+    plan: Any = None
+    replaced: bool = False
+
+    def text(self) -> str:
+        """The kernel's text, that of a call is empty."""
+        return "" if self.plan is None else str(self.plan.source)
+
+    @property
+    def places(self) -> str:
+        """The lines, by file."""
+        files: dict[str, list[str]] = {}
+        for line in self.lines:
+            path, _, number = line.rpartition(":")
+            files.setdefault(os.path.basename(path), []).append(number)
+        return " ".join(f"{name}:{','.join(sorted(numbers, key=int))}" for name, numbers in files.items())
+
+    @property
+    def symbol(self) -> str:
+        """The name of the kernel in its text, or that of what is called."""
+        ready = None if self.plan is None else self.plan.ready
+        return self.name if ready is None else str(ready.bound.signature.name)
 
 
 class Operand(NamedTuple):
@@ -131,15 +154,20 @@ class Launches(trace_hooks.Trace):
         name: of the function that is traced.
         arguments: its arrays.
         lines: whether to note the lines of the program that kernels compute.
+        given: by the forms of launches, what a user gave instead of them.
 
     Attributes:
         kernels: what has been launched.
+        unused: what of ``given`` has not been launched.
         script: what has been done, to repeat it.
         precision: that of products when the trace began.
     """
 
-    def __init__(self, name: str, arguments: Iterable[Array], lines: bool) -> None:
+    def __init__(
+        self, name: str, arguments: Iterable[Array], lines: bool, given: Mapping[Any, BoundLaunch]
+    ) -> None:
         self.name, self._lines, self.precision = name, lines, get_matmul_precision()
+        self.given, self.unused = given, dict(given)
         self.kernels: list[Launched] = []
         self.script = Script(arguments)
         self._shapes: list[tuple[int, ...]] = []
@@ -443,7 +471,7 @@ class Launches(trace_hooks.Trace):
         name = str(getattr(function, "__qualname__", function))
         lines = lines or self.lines_of(given)
         outs = layouts_of(several)
-        self.kernels.append(Launched(name, layouts_of(given), outs, lines, str))
+        self.kernels.append(Launched(name, layouts_of(given), outs, lines))
         form = constants, pytree.containers((args, options))
         self.script.steps.append(Call(function, slots, form, again, results, outs))
         return made
@@ -456,16 +484,22 @@ class Launches(trace_hooks.Trace):
         plan = _plans.get(key)
         if plan is None:
             plan = _plans.keep(key, make_plan(own.program, device, own.layouts, outs, placed=placed))
-        text = partial(source_of, own.program, device, own.layouts, outs, placed)
-        made = self._launched(plan, own, some, text)
+        made = self._launched(plan, own, some)
         for one in some:
             self._remember(one)
         return made
 
-    def _launched(
-        self, plan: Plan, own: Kernel, results: Sequence[Expression | None], text: Callable[[], str]
-    ) -> list[Array]:
+    def _chosen(self, plan: Any) -> Any:
+        """A plan, with the user's kernel instead of its own if there is one."""
+        if not self.given or plan.ready is None or (given := self.given.get(plan.ready.form)) is None:
+            return plan
+        self.unused.pop(plan.ready.form, None)
+        found = _by_user.get((plan, given))
+        return _by_user.keep((plan, given), plan.by(given)) if found is None else found
+
+    def _launched(self, plan: Plan, own: Kernel, results: Sequence[Expression | None]) -> list[Array]:
         """The new arrays of a plan, which are those of expressions where these have some."""
+        plan = self._chosen(plan)
         made: list[Array] = plan.run(own.arrays, own.numbers)
         both = list(zip(results, made, strict=True))
 
@@ -474,7 +508,7 @@ class Launches(trace_hooks.Trace):
             return Launch(plan, reads, own.numbers, tuple(slots))
 
         lines = dict.fromkeys(line for one in results if one is not None for line in one.lines)
-        self._note(own, own.program.name, plan.layouts, tuple(lines), text, step)
+        self._note(own, own.program.name, plan.layouts, tuple(lines), plan, step)
         return made
 
     def _by_pieces(self, one: Expression) -> Array:
@@ -527,17 +561,16 @@ class Launches(trace_hooks.Trace):
         """Compute expressions to parts of an array, to whose shape they broadcast; they do not read the parts."""
         targets = [x._data[key] for key in keys]
         own = self.kernel(nodes, targets[0].shape)
-        placed = own.placed
-        with on(x.device):
-            datas = [one._data for one in own.arrays]
-            run_into(own.program, x.device, datas, own.numbers, targets, placed)
         outs = tuple([layout_of(x.device, target) for target in targets])
-        text = partial(source_of, own.program, x.device, own.layouts, outs, placed)
+        same = (False,) * len(own.arrays)
+        plan = self._chosen(plan_into(own.program, x.device, (*own.layouts, *outs), same, own.placed))
+        operands = list(map(x.device.backend.operand, targets))
+        plan.write([one._operand for one in own.arrays], own.numbers, operands)
 
         def step(reads: tuple[Read, ...]) -> Step:
-            return Into(own.program, reads, own.numbers, self.script.slot(x), tuple(keys), placed)
+            return Into(plan, reads, own.numbers, self.script.slot(x), tuple(keys))
 
-        self._note(own, own.program.name, outs, lines, text, step)
+        self._note(own, own.program.name, outs, lines, plan, step)
 
     def reduce(self, own: Kernel, plan: Any, parameter: float, lines: tuple[str, ...] = ()) -> Array:
         """The reduction of a kernel's value by a plan."""
@@ -547,12 +580,13 @@ class Launches(trace_hooks.Trace):
         self, own: Kernel, plan: Any, name: str, others: tuple[Any, ...], lines: tuple[str, ...]
     ) -> Array:
         """The one new array of a plan that takes the operands and numbers of a kernel, and others."""
+        plan = self._chosen(plan)
         y: Array = plan.run(own.arrays, own.numbers, *others)
 
         def step(reads: tuple[Read, ...]) -> Step:
             return Single(plan, reads, own.numbers, others, self.script.put(y))
 
-        self._note(own, name, [y._planned()], lines, lambda: plan.source, step)
+        self._note(own, name, [y._planned()], lines, plan, step)
         return y
 
     def _note(
@@ -561,11 +595,12 @@ class Launches(trace_hooks.Trace):
         name: str,
         outs: Sequence[Layout],
         lines: tuple[str, ...],
-        text: Callable[[], str],
+        plan: Any,
         step: Callable[[tuple[Read, ...]], Step],
     ) -> None:
         """Note a launch, of which ``step`` makes the step of the script from what it reads."""
-        self.kernels.append(Launched(name, own.layouts, tuple(outs), lines, text))
+        replaced = plan.ready is not None and plan.ready in self.given.values()
+        self.kernels.append(Launched(name, own.layouts, tuple(outs), lines, plan, replaced))
         self.script.steps.append(step(tuple([self.script.read(*one) for one in own.reads])))
 
     def computed(self, stage: Stage) -> Node:
@@ -625,10 +660,12 @@ class Launches(trace_hooks.Trace):
         layouts = own.layouts[:count]
         problem = RowProgram(program, stages, shape, axes, layouts, tuple(outs), wide, gathered)
         plan = FUNCTIONS["sum"].row_plan(problem)
-        return None if plan is None else self._launched(plan, own, owned, lambda: plan.source)
+        return None if plan is None else self._launched(plan, own, owned)
 
 
 _plans: Cache[Any, Plan] = Cache()
+#: By plans and the launches that a user gave instead of theirs: the plans with these.
+_by_user: Cache[tuple[Any, BoundLaunch], Any] = Cache()
 
 
 def layouts_of(arrays: Sequence[Array]) -> tuple[Layout, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from .. import dtypes
 from ..array import Array
@@ -17,9 +17,10 @@ from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..cache import Cache
 from ..device import Device
-from ..device.interface import Prepared, Style
+from ..device.interface import Style
 from ..dtypes import DType
 from ..kernel import plan as kernel_plan
+from ..kernel.bound_launch import BoundLaunch
 from ..kernel.plan import on, one_device
 from ..kernel.sizes import LARGEST_INDEX, divide_up
 from ..kernel.strides import (
@@ -84,6 +85,12 @@ class Plan(kernel_plan.Plan):
             tuple[bool, ...], tuple[tape.Operation | None, tuple[int, ...], tuple[int, ...], bool]
         ] = {}
 
+    def by(self, ready: BoundLaunch) -> Self:
+        """See :class:`.kernel.plan.Plan`."""
+        made = super().by(ready)
+        made.make = None if self.make is None else maker(made.launch, made.layouts[0])
+        return made
+
     def single(self, x: Array) -> Array:
         """A faster :meth:`run` for one input and one output."""
         if self.launch is None or (self.which is not None and self.which() != self.device.index):
@@ -132,6 +139,13 @@ class Plan(kernel_plan.Plan):
             values.append(one._operand)
         self.launch(*values)
         return results
+
+    def write(self, inputs: Sequence[Any], scalars: Sequence[Any], outs: Sequence[Any]) -> None:
+        """Launch with the operands of the inputs that are no outputs, and with those of the outputs."""
+        if self.launch is not None:
+            numbers = [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
+            with on(self.device):
+                self.launch(*inputs, *numbers, *outs)
 
 
 class Mapped(Plan):
@@ -416,18 +430,17 @@ def make_plan(
         known = () if any(inplace) else placed
         axes = _axes(operands, plan.layouts, shape, bool(known))
         work = _work(program, device, axes, _aligned([*operands, *plan.layouts]), known)
-        plan.launch = _prepare(device, work, variables(program, work, inplace or [False] * len(operands)))
+        plan.prepared(_ready(device, work, variables(program, work, inplace or [False] * len(operands))))
         if not outs and len(plan.layouts) == 1:
             plan.make = maker(plan.launch, plan.layouts[0])
     return plan
 
 
-def _prepare(device: Device, work: Work, bound: dict[str, Any]) -> Prepared:
+def _ready(device: Device, work: Work, bound: dict[str, Any]) -> BoundLaunch:
     """The compiled launch."""
     with on(device):
-        function = work.kernel.bind(device, **bound).function
         walked = () if work.layout is None else (work.layout.packed(work.variables),)
-        return function.prepare(work.grid, (work.block, 1, 1), 0, (*walked, *work.tail))
+        return BoundLaunch(work.kernel.bind(device, **bound), work.grid, work.block, (*walked, *work.tail))
 
 
 _plans: Cache[Any, Plan] = Cache()
@@ -498,12 +511,16 @@ def launch_into(
         inputs: the operands of the others.
         outs: those of the outputs.
     """
+    plan_into(program, device, layouts, same, placed).write(inputs, scalars, outs)
+
+
+def plan_into(
+    program: Program, device: Device, layouts: Sequence[Layout], same: Sequence[bool], placed: Places = ()
+) -> Plan:
+    """The plan of :func:`launch_into`."""
     key = (program, *layouts, *same, *placed)
     plan = _plans.get(key)
     if plan is None:
         given, made = layouts[: len(same)], layouts[len(same) :]
         plan = _plans.keep(key, make_plan(program, device, given, made, same, placed))
-    if plan.launch is not None:
-        numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]
-        with on(device):
-            plan.launch(*inputs, *numbers, *outs)
+    return plan

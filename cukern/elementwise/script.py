@@ -14,8 +14,7 @@ from ..array.layout import Layout, address
 from ..cache import Is
 from .graph import View
 from .operands import view
-from .plan import Places, Plan, run_into
-from .program import Program
+from .plan import Plan
 
 
 class Read(NamedTuple):
@@ -95,19 +94,18 @@ class New(NamedTuple):
 class Into(NamedTuple):
     """A kernel that writes parts of an array, of one shape."""
 
-    program: Program
+    plan: Plan
     reads: tuple[Read, ...]
     numbers: tuple[Any, ...]
     slot: int
     keys: tuple[Any, ...]
-    placed: Places
 
     def run(self, values: list[Any]) -> None:
         """Launch."""
         target: Array = values[self.slot]
-        datas = [one.of(values)._data for one in self.reads]
-        outs = [target._data[key] for key in self.keys]
-        run_into(self.program, target.device, datas, self.numbers, outs, self.placed)
+        arrays = [one.of(values) for one in self.reads]
+        outs, operand = [target._data[key] for key in self.keys], target.device.backend.operand
+        self.plan.write([one._operand for one in arrays], self.numbers, list(map(operand, outs)))
 
 
 class Seen(NamedTuple):
@@ -238,6 +236,17 @@ class Script:
         offset = 0 if own.on_host or seen is None else of._operand - x._operand
         return Read(self.slot(x), seen, own, offset)
 
+    def writer(self, x: Array) -> int | None:
+        """The number of the last launch that wrote to an array, or to one of which that is a view; None of others."""
+        sought, found = {self.slot(x)}, None
+        for step in reversed(self.steps):
+            if isinstance(step, Seen) and step.slot in sought:
+                sought.add(step.of)
+        for i, step in enumerate(filter(launches, self.steps)):
+            if not sought.isdisjoint(_written_by(step)):
+                found = i
+        return found
+
     def form(self) -> tuple[Any, ...]:
         """What is equal for two traces that did the same."""
         steps = [one.form if isinstance(one, (Seen, Call)) else one for one in self.steps]
@@ -302,7 +311,7 @@ class Replay:
                 step.run(values)
                 synchronize()
                 best[i] = min(best.get(i, math.inf), time.perf_counter() - start)
-        return [best[i] for i, step in enumerate(self._steps) if not isinstance(step, (New, Seen))]
+        return [best[i] for i, step in enumerate(self._steps) if launches(step)]
 
     def __call__(self, arguments: Sequence[Array]) -> list[Array]:
         """The results, in new memory; memory of what is between them is given back as soon as it can be."""
@@ -315,6 +324,11 @@ class Replay:
         return [values[slot] for slot in self._results]
 
 
+def launches(step: Step) -> bool:
+    """Whether a step launches or calls something."""
+    return not isinstance(step, (New, Seen))
+
+
 def _slots_of(step: Step) -> list[int]:
     """The slots that a step reads or writes."""
     if isinstance(step, Call):
@@ -323,5 +337,11 @@ def _slots_of(step: Step) -> list[int]:
         return [step.of, step.slot]
     if isinstance(step, New):
         return [step.slot]
-    own = step.slots if isinstance(step, Launch) else (step.slot,)
-    return [*own, *[one.slot for one in step.reads]]
+    return [*_written_by(step), *[one.slot for one in step.reads]]
+
+
+def _written_by(step: Step) -> tuple[int, ...]:
+    """The slots that a step writes."""
+    if isinstance(step, Call):
+        return step.results
+    return step.slots if isinstance(step, Launch) else (step.slot,)

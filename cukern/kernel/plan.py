@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from ..errors import DeviceError
 from ..text import Dim3
 
 if TYPE_CHECKING:
+    from .bound_launch import BoundLaunch
     from .kernel import Kernel
 
 _kept: dict[str, Cache[Any, Any]] = {}
@@ -176,13 +178,30 @@ class Plan:
         layouts: the layouts of the results.
         launch: the prepared kernel, which takes the operands of the arrays and of the results; None if there is
             nothing to do.
+        ready: what that was prepared of, where it is known.
     """
 
-    __slots__ = ("device", "launch", "layouts", "which")
+    __slots__ = ("device", "launch", "layouts", "ready", "which")
+    ready: BoundLaunch | None
 
     def __init__(self, device: Device, layouts: Sequence[Layout], launch: Prepared | None = None) -> None:
         self.device, self.layouts, self.launch = device, tuple(layouts), launch
         self.which: Callable[[], int] | None = device.which
+        self.ready = None
+
+    def prepared(self, ready: BoundLaunch) -> Self:
+        """The plan, with this launch from now on."""
+        self.ready, self.launch = ready, ready.prepare()
+        return self
+
+    def by(self, ready: BoundLaunch) -> Self:
+        """A plan that does the same by another launch."""
+        return copy(self).prepared(ready)
+
+    @property
+    def source(self) -> str:
+        """The text of the kernel, where it is known; "" where there is nothing to do."""
+        return "" if self.ready is None else self.ready.text
 
     @property
     def copies(self) -> bool:

@@ -7,15 +7,17 @@ import functools
 import inspect
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from . import pytree
 from .array import Array
 from .array.batched import in_progress
 from .array.deferred import trace
+from .array.donated import Donation
 from .autodiff import tape
 from .autodiff.cotangents import is_array
 from .cache import Cache
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from .kernel.bound_launch import BoundLaunch
 
 P = ParamSpec("P")
+#: One or several names or positions of arguments.
+_Names = str | int | Sequence[str | int]
 R = TypeVar("R")
 
 #: Launches from which a function on a GPU is replayed as a graph, if its arguments and results are small.
@@ -38,7 +42,13 @@ _MANY_LAUNCHES = 6
 _SMALL_BYTES = 1 << 22
 
 
-def jit(function: Callable[P, R]) -> Jitted[P, R]:
+@overload
+def jit(
+    function: None = None, *, donate: _Names = (), static: _Names = ()
+) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+@overload
+def jit(function: Callable[P, R], *, donate: _Names = (), static: _Names = ()) -> Jitted[P, R]: ...
+def jit(function: Callable[P, R] | None = None, *, donate: _Names = (), static: _Names = ()) -> Any:
     """Run ``function`` in few kernels: what is elementwise in it is computed by the kernels of what reads it.
 
     While the function runs, its elementwise operations and views make expressions. One kernel computes an expression
@@ -55,11 +65,20 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
 
     Args:
         function: takes pytrees of arrays, modules and hashable constants, and returns a pytree.
+        donate: names or positions of arguments whose arrays are given away (JAX's ``donate_argnames``): calls that are
+            repeated write results of the same form to their memory where nothing reads it later, and free it as soon as
+            they can. Reading such an array after the call is an error. While a tape records outside, within another
+            jitted function and in a ``vmap`` nothing is given away.
+        static: names or positions of arguments that are one hashable value each: calls with equal ones have the same
+            form. Of others that are no arrays, numbers, strings and the like count as equal, objects as themselves.
 
     Raises:
         TypeError: the function is a generator or a coroutine, whose text would run after the call.
+        ValueError: it has no such argument.
         CaptureError: when called: the function reads values of an array, as ``if`` and ``float`` do.
-        TypeError: when called: an argument can be no part of a form.
+        TypeError: when called: an argument can be no part of a form; or a parameter is to be given away.
+        ValueError: when called: an array is given away that is another argument, too.
+        RuntimeError: when called: an array was given away before.
 
     >>> import cukern as ck
     >>> @ck.jit
@@ -70,13 +89,15 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
     >>> len(smooth.launches(ck.asarray([0.0, 4.0, 8.0, 4.0])))
     1
     """
+    if function is None:
+        return functools.partial(jit, donate=donate, static=static)
     for is_kind, kind in _LATER:
         if is_kind(function):
             raise TypeError(
                 f"jit: expected a function that returns arrays, got the {kind} {function.__qualname__}, whose text "
                 "runs after the call: jit a function of one of its steps"
             )
-    return Jitted(function)
+    return Jitted(function, donate, static)
 
 
 _LATER: tuple[tuple[Callable[[object], bool], str], ...] = (
@@ -124,6 +145,39 @@ class _State(Enum):
     REPLAYED = 4
 
 
+class _Static:
+    """A static argument: a leaf of a form."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, value: Any) -> None:
+        self._key = type(value), value
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Static) and self._key == other._key
+
+
+def _names_of(function: Callable[..., Any], chosen: _Names, option: str) -> dict[int | str, str]:
+    """The names of chosen arguments, by these and by positions."""
+    names = list(inspect.signature(function).parameters)
+    found: dict[int | str, str] = {}
+    for one in [chosen] if isinstance(chosen, (str, int)) else chosen:
+        at = names.index(one) if one in names else one
+        if not isinstance(at, int) or not 0 <= at < len(names):
+            listed = ", ".join(f"{i} {name}" for i, name in enumerate(names))
+            raise ValueError(f"jit: {option}: expected names or positions of {listed}, got {one!r}")
+        found |= {at: names[at], names[at]: names[at]}
+    return found
+
+
+def _among(chosen: dict[int | str, str], args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+    """The names and values of chosen arguments of a call."""
+    return [(chosen[i], one) for i, one in (*enumerate(args), *kwargs.items()) if i in chosen]
+
+
 class _Known(NamedTuple):
     """What the calls of one form have shown.
 
@@ -145,8 +199,10 @@ class Jitted(Generic[P, R]):
 
     __wrapped__: Callable[P, R]
 
-    def __init__(self, function: Callable[P, R]) -> None:
+    def __init__(self, function: Callable[P, R], donate: _Names = (), static: _Names = ()) -> None:
         functools.update_wrapper(self, function)
+        self._donate = _names_of(function, donate, "donate") if donate != () else {}
+        self._static = _names_of(function, static, "static") if static != () else {}
         self._function = function
         self._name = getattr(function, "__name__", "function").strip("<>")
         self._known: Cache[Any, _Known] = Cache()
@@ -171,7 +227,22 @@ class Jitted(Generic[P, R]):
         if self._replaced != capture_hooks.replaced:
             self._replaced = capture_hooks.replaced
             self._known.clear()
-        key, arrays = self._form((args, kwargs))
+        key, arrays = self._form(args, kwargs)
+        if not self._donate:
+            return self._call(key, arrays, args, kwargs, nullcontext)
+        donation = Donation(_among(self._donate, args, kwargs), arrays, self._name)
+        result: R = donation.ended(self._call(key, arrays, args, kwargs, lambda: donation.taken(arrays)))
+        return result
+
+    def _call(
+        self,
+        key: Any,
+        arrays: list[Array],
+        args: Any,
+        kwargs: Any,
+        taken: Callable[[], AbstractContextManager[None]],
+    ) -> R:
+        """Run the function for arguments of a form; ``taken`` is how a repeated call has the donated ones."""
         try:
             known = self._known.get(key)
         except TypeError as error:
@@ -181,7 +252,8 @@ class Jitted(Generic[P, R]):
             from .elementwise.script import Differs
 
             try:
-                again: R = known.replay(arrays)
+                with taken():
+                    again: R = known.replay(arrays)
                 return again
             except Differs:
                 state = _State.TRACED if key in self._given else _State.PLAIN
@@ -203,15 +275,25 @@ class Jitted(Generic[P, R]):
                 stacklevel=2,
             )
         active, result = self._run(args, kwargs, arrays)
-        learnt = self._learnt(known, active, arrays, result)
+        learnt = self._learnt(known, active, arrays, result, _among(self._donate, args, kwargs))
         if known is not None and not known.seconds and learnt.state is _State.TRACED and not active.given:
             learnt = learnt._replace(state=_State.TRIED, seconds=time.perf_counter() - start)
         self._known.keep(key, learnt)
         return result
 
-    @staticmethod
-    def _form(tree: Any) -> tuple[tuple[Any, ...], list[Array]]:
+    def _form(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], list[Array]]:
         """What calls that do the same have in common, and the arrays among the arguments."""
+        tree: Any = args, kwargs
+        for name, one in _among(self._static, args, kwargs):
+            if isinstance(one, Array) or not isinstance(one, Hashable):
+                raise TypeError(
+                    f"jit: {name}: expected a hashable value, as it is static, got {type(one).__name__}"
+                )
+        if self._static:
+            tree = (
+                tuple([_Static(one) if i in self._static else one for i, one in enumerate(args)]),
+                {k: _Static(one) if k in self._static else one for k, one in kwargs.items()},
+            )
         arrays: list[Array] = []
         numbers: dict[int, int] = {}
         forms: list[Any] = [
@@ -225,14 +307,14 @@ class Jitted(Generic[P, R]):
                 forms += (leaf._layout or leaf._planned(), numbers.setdefault(id(leaf), len(arrays)))
                 arrays.append(leaf)
             else:
-                forms.append(form_of(leaf))
+                forms.append(leaf if isinstance(leaf, _Static) else form_of(leaf))
         return tuple(forms), arrays
 
     def _run(self, args: Any, kwargs: Any, arrays: list[Array], lines: bool = False) -> tuple[Trace, R]:
         """The function's result, and the trace of it."""
         from .elementwise.trace import Trace
 
-        given = self._given.get(self._form((args, kwargs))[0]) if self._given else None
+        given = self._given.get(self._form(args, kwargs)[0]) if self._given else None
         with Trace(self._name, arrays, strict=True, lines=lines, given=given) as active:
             result = self._function(*args, **kwargs)
             active.settle(leaf for leaf in pytree.leaves(result) if isinstance(leaf, Array))
@@ -247,7 +329,9 @@ class Jitted(Generic[P, R]):
         """The function, whose elementwise operations wait."""
         return self._run(args, kwargs, [])[1]
 
-    def _learnt(self, known: _Known | None, active: Trace, arrays: list[Array], result: Any) -> _Known:
+    def _learnt(
+        self, known: _Known | None, active: Trace, arrays: list[Array], result: Any, given_away: Any
+    ) -> _Known:
         """What is known after the first call of a form, or another one."""
         from .elementwise.script import Replay, taken_apart
 
@@ -265,7 +349,12 @@ class Jitted(Generic[P, R]):
         small = sum(x.nbytes for x in concerned) <= _SMALL_BYTES
         if captures and len(active.kernels) >= _MANY_LAUNCHES and small:
             return learnt._replace(state=_State.CAPTURED)
-        replay, constants = Replay(script, slots), [None if isinstance(x, Array) else x for x in leaves]
+        away = [] if active.given else pytree.leaves(given_away)
+        donated = [script.slot(x) for x in away if isinstance(x, Array)]
+        replay, constants = (
+            Replay(script, slots, donated),
+            [None if isinstance(x, Array) else x for x in leaves],
+        )
 
         def again(arrays: list[Array]) -> Any:
             made = iter(replay(arrays))
@@ -275,7 +364,7 @@ class Jitted(Generic[P, R]):
 
     def launches(self, *args: P.args, **kwargs: P.kwargs) -> list[Launched]:
         """What a call with these arguments launches; the function runs."""
-        return self._run(args, kwargs, self._form((args, kwargs))[1])[0].kernels
+        return self._run(args, kwargs, self._form(args, kwargs)[1])[0].kernels
 
     def source(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """The text of the kernels of a call with these arguments, in the order of their launches; the function runs.
@@ -291,7 +380,7 @@ class Jitted(Generic[P, R]):
         Returns:
             Its result, what it launched, and for each array of the result what of that wrote it, None for arguments.
         """
-        active, result = self._run(args, kwargs, self._form((args, kwargs))[1], lines=True)
+        active, result = self._run(args, kwargs, self._form(args, kwargs)[1], lines=True)
         numbers = [active.script.writer(leaf) for leaf in pytree.leaves(result) if isinstance(leaf, Array)]
         writers = [None if number is None else active.kernels[number] for number in numbers]
         return result, active.kernels, writers
@@ -324,7 +413,7 @@ class Jitted(Generic[P, R]):
         >>> more(x).tolist(), more(x[:1]).tolist()
         ([11.0, 21.0], [2.0])
         """
-        key, arrays = self._form((args, kwargs))
+        key, arrays = self._form(args, kwargs)
         given = self._given.pop(key, {})
         try:
             launches = self._run(args, kwargs, arrays)[0].kernels
@@ -342,19 +431,23 @@ class Jitted(Generic[P, R]):
         """A table of what a call with these arguments launches; the function runs.
 
         For each launch: what it reads and writes, the bytes, the time in which the device's memory moves them, the
-        time that it took by itself, in us, and the lines of the program that it computes. Times are missing where the
-        function does more than to launch.
+        time that it took by itself, in us, and the lines of the program that it computes. Below: the bytes that
+        repeated calls take at most, but what products and other calls allocate within. Times and bytes are missing
+        where the function does more than to launch.
         """
         from .elementwise.script import Replay
         from .launch.cost import bandwidth
 
-        arrays = self._form((args, kwargs))[1]
-        active, _ = self._run(args, kwargs, arrays, lines=True)
+        arrays = self._form(args, kwargs)[1]
+        active, result = self._run(args, kwargs, arrays, lines=True)
         device = arrays[0].device if arrays else current()
         taken: list[float] = []
         if not active.script.open:
             with device.activate():
                 taken = Replay(active.script, []).timed(arrays, device.synchronize)
+            end = self._memory(active, arrays, result, _among(self._donate, args, kwargs))
+        else:
+            end = f"not repeated without its Python: {active.script.open}"
         rows = [["launch", "reads", "writes", "bytes", "least us", "took us", "lines"]]
         for i, one in enumerate(active.kernels):
             moved = sum(x.nbytes for x in (*one.inputs, *one.outputs))
@@ -368,8 +461,20 @@ class Jitted(Generic[P, R]):
         table = [
             "  ".join(cell.ljust(n) for cell, n in zip(row, widths, strict=True)).rstrip() for row in rows
         ]
-        end = f"not repeated without its Python: {active.script.open}" if active.script.open else ""
-        return "\n".join([*table, *([end] if end else [])])
+        return "\n".join([*table, end])
+
+    @staticmethod
+    def _memory(active: Trace, arrays: list[Array], result: Any, given_away: Any) -> str:
+        """A sentence on the memory that a repeated call takes."""
+        from .elementwise.script import Replay
+
+        slots, away = (
+            [active.script.slot(x) for x in pytree.leaves(tree) if isinstance(x, Array)]
+            for tree in (result, given_away)
+        )
+        most = Replay(active.script, slots, away).most_bytes(arrays)
+        own = sum({id(x._storage): x.nbytes for x in arrays}.values())
+        return f"memory: {own:,} bytes of arguments, and {most:,} more at most"
 
 
 def _chosen(launches: Sequence[Launched], kernel: int | str) -> tuple[str, BoundLaunch]:

@@ -562,8 +562,8 @@ class Launches(trace_hooks.Trace):
         targets = [x._data[key] for key in keys]
         own = self.kernel(nodes, targets[0].shape)
         outs = tuple([layout_of(x.device, target) for target in targets])
-        same = (False,) * len(own.arrays)
-        plan = self._chosen(plan_into(own.program, x.device, (*own.layouts, *outs), same, own.placed))
+        apart = (None,) * len(own.arrays)
+        plan = self._chosen(plan_into(own.program, x.device, own.layouts, outs, apart, own.placed))
         operands = list(map(x.device.backend.operand, targets))
         plan.write([one._operand for one in own.arrays], own.numbers, operands)
 

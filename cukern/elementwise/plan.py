@@ -206,7 +206,7 @@ def _wide(axes: Axes, shape: Geometry) -> bool:
 def variables(
     program: Program,
     work: Work,
-    inplace: Sequence[bool],
+    inplace: Sequence[int | None],
     stored: Sequence[int] | None = None,
     totals: Sequence[tuple[int, DType]] = (),
     along: bool = False,
@@ -214,7 +214,7 @@ def variables(
     """The template variables of a program's kernel.
 
     Args:
-        inplace: flags of the inputs that share the output's memory.
+        inplace: for each input the number of the output whose memory it is, or None.
         stored: the outputs that are stored; all by default.
         totals: the outputs that are summed, and the dtype in which their sums are stored.
         along: whether they are summed along rows, and ``work`` has their places behind those of what is stored.
@@ -222,8 +222,9 @@ def variables(
     body, values = statements(program.outputs)
     first = (*program.inputs, *(node.dtype for node in program.outputs))[0]
     k = len(program.inputs)
+    written = ["" if one is None else f"y{one}" for one in inplace]
     inputs = [
-        {"k": i, "type": dtypes.info(d).cxx, "compute": compute_type(d), "inplace": inplace[i], **pattern}
+        {"k": i, "type": dtypes.info(d).cxx, "compute": compute_type(d), "inplace": written[i], **pattern}
         for i, (d, pattern) in enumerate(zip(program.inputs, work.accesses, strict=False))
     ]
     kept = range(len(values)) if stored is None else stored
@@ -256,7 +257,7 @@ def variables(
         "along": along,
         "scalars": [compute_type(d) for d in program.scalars],
         "body": body,
-        "tile": _TILE if stored is None and (quick or masks) and not any(inplace) else 0,
+        "tile": _TILE if stored is None and (quick or masks) and not any(written) else 0,
         "masks": masks,
         "vectors": vectors and all(pattern["step"] == "unit" for pattern in work.accesses),
         **work.variables,
@@ -389,7 +390,7 @@ def source_of(
         return ""
     axes = _axes(operands, outs, shape, bool(placed))
     work = _work(program, device, axes, _aligned([*operands, *outs]), placed)
-    return work.kernel.source(device=device, **variables(program, work, [False] * len(operands)))
+    return work.kernel.source(device=device, **variables(program, work, [None] * len(operands)))
 
 
 def _aligned(layouts: Sequence[Layout]) -> list[bool]:
@@ -401,7 +402,7 @@ def make_plan(
     device: Device,
     operands: Sequence[Layout],
     outs: Sequence[Layout] = (),
-    inplace: Sequence[bool] = (),
+    inplace: Sequence[int | None] = (),
     placed: Places = (),
 ) -> Plan:
     """Choose and compile the launch of ``program`` for arrays of given layouts.
@@ -410,7 +411,7 @@ def make_plan(
         operands: the inputs' layouts, on ``device``.
         outs: the layouts of existing outputs, of one shape; without them outputs are new, in the memory order of an
             input.
-        inplace: flags of the inputs that share the output's memory; none do by default.
+        inplace: see :func:`variables`; no input is an output by default.
         placed: see :func:`places`.
 
     Raises:
@@ -427,10 +428,10 @@ def make_plan(
             )
         shape, plan.layouts = outs[0].shape, tuple(outs)
     if 0 not in shape:
-        known = () if any(inplace) else placed
+        known = placed if inplace.count(None) == len(inplace) else ()
         axes = _axes(operands, plan.layouts, shape, bool(known))
         work = _work(program, device, axes, _aligned([*operands, *plan.layouts]), known)
-        plan.prepared(_ready(device, work, variables(program, work, inplace or [False] * len(operands))))
+        plan.prepared(_ready(device, work, variables(program, work, inplace or [None] * len(operands))))
         if not outs and len(plan.layouts) == 1:
             plan.make = maker(plan.launch, plan.layouts[0])
     return plan
@@ -488,7 +489,7 @@ def run_into(
         placed: see :func:`places`.
     """
     layouts = [layout_of(device, data) for data in (*datas, *outs)]
-    same = [data is outs[0] for data in datas]
+    same = [0 if data is outs[0] else None for data in datas]
     operand = device.backend.operand
     inputs = [operand(data) for data in datas if data is not outs[0]]
     launch_into(program, device, layouts, same, inputs, scalars, [operand(out) for out in outs], placed)
@@ -498,7 +499,7 @@ def launch_into(
     program: Program,
     device: Device,
     layouts: Sequence[Layout],
-    same: Sequence[bool],
+    same: Sequence[int | None],
     inputs: Sequence[Any],
     scalars: Sequence[Any],
     outs: Sequence[Any],
@@ -507,20 +508,25 @@ def launch_into(
     """:func:`run_into` for arrays of these layouts, the last those of the outputs, given by operands.
 
     Args:
-        same: which of the inputs are the output.
+        same: 0 for each input that is the output, None for others.
         inputs: the operands of the others.
         outs: those of the outputs.
     """
-    plan_into(program, device, layouts, same, placed).write(inputs, scalars, outs)
+    given, made = layouts[: len(same)], layouts[len(same) :]
+    plan_into(program, device, given, made, same, placed).write(inputs, scalars, outs)
 
 
 def plan_into(
-    program: Program, device: Device, layouts: Sequence[Layout], same: Sequence[bool], placed: Places = ()
+    program: Program,
+    device: Device,
+    operands: Sequence[Layout],
+    outs: Sequence[Layout],
+    inplace: Sequence[int | None],
+    placed: Places = (),
 ) -> Plan:
-    """The plan of :func:`launch_into`."""
-    key = (program, *layouts, *same, *placed)
+    """The plan of a launch that writes to arrays that are there, see :func:`make_plan`."""
+    key = (program, *operands, *outs, *inplace, *placed)
     plan = _plans.get(key)
     if plan is None:
-        given, made = layouts[: len(same)], layouts[len(same) :]
-        plan = _plans.keep(key, make_plan(program, device, given, made, same, placed))
+        plan = _plans.keep(key, make_plan(program, device, operands, outs, inplace, placed))
     return plan

@@ -129,5 +129,5 @@ def make_plan(backward: Derivative, totals: Totals, *operands: Layout) -> launch
     ]
     plan.layouts = (*outs, *parts)
     sums = [(one.output, part.dtype) for one, part in zip(totals.sums, parts, strict=True)]
-    bound = launch.variables(pulled, work, [False] * len(operands), totals.stored, sums, totals.along)
+    bound = launch.variables(pulled, work, [None] * len(operands), totals.stored, sums, totals.along)
     return plan.prepared(launch._ready(device, work, bound))

@@ -578,6 +578,7 @@ def test_the_text_and_the_table_show_each_launch(device: ck.Device) -> None:
         assert name in text
     assert text.count("__global__") == 3
     lines = table.splitlines()
+    assert lines.pop() == "memory: 14,000 bytes of arguments, and 12,800 more at most"
     assert len(lines) == 5 and "float32[40,50] float32[50,30]" in lines[2]
     here = f.__wrapped__.__code__.co_firstlineno  # type: ignore[attr-defined]
     assert [line.rsplit(":", 1)[1] for line in lines[1:]] == [str(here + k) for k in (2, 2, 3, 3)]

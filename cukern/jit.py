@@ -440,12 +440,19 @@ class Jitted(Generic[P, R]):
 
         arrays = self._form(args, kwargs)[1]
         active, result = self._run(args, kwargs, arrays, lines=True)
+        slots = [active.script.slot(x) for x in pytree.leaves(result) if isinstance(x, Array)]
+        del result
+        active.script.end()  # what no step has made is gone by now
         device = arrays[0].device if arrays else current()
         taken: list[float] = []
         if not active.script.open:
             with device.activate():
                 taken = Replay(active.script, []).timed(arrays, device.synchronize)
-            end = self._memory(active, arrays, result, _among(self._donate, args, kwargs))
+            away = pytree.leaves(_among(self._donate, args, kwargs))
+            donated = [active.script.slot(x) for x in away if isinstance(x, Array)]
+            most = Replay(active.script, slots, donated).most_bytes(arrays)
+            own = sum({id(x._storage): x.nbytes for x in arrays}.values())
+            end = f"memory: {own:,} bytes of arguments, and {most:,} more at most"
         else:
             end = f"not repeated without its Python: {active.script.open}"
         rows = [["launch", "reads", "writes", "bytes", "least us", "took us", "lines"]]
@@ -462,19 +469,6 @@ class Jitted(Generic[P, R]):
             "  ".join(cell.ljust(n) for cell, n in zip(row, widths, strict=True)).rstrip() for row in rows
         ]
         return "\n".join([*table, end])
-
-    @staticmethod
-    def _memory(active: Trace, arrays: list[Array], result: Any, given_away: Any) -> str:
-        """A sentence on the memory that a repeated call takes."""
-        from .elementwise.script import Replay
-
-        slots, away = (
-            [active.script.slot(x) for x in pytree.leaves(tree) if isinstance(x, Array)]
-            for tree in (result, given_away)
-        )
-        most = Replay(active.script, slots, away).most_bytes(arrays)
-        own = sum({id(x._storage): x.nbytes for x in arrays}.values())
-        return f"memory: {own:,} bytes of arguments, and {most:,} more at most"
 
 
 def _chosen(launches: Sequence[Launched], kernel: int | str) -> tuple[str, BoundLaunch]:

@@ -445,6 +445,7 @@ class Launches(trace_hooks.Trace):
         args: tuple[Any, ...],
         options: dict[str, Any],
         lines: tuple[str, ...] = (),
+        name: str = "",
     ) -> Any:
         """A call of a function that is no elementwise one, as one step; it returns new arrays."""
         leaves, rebuilt = taken_apart((args, options))
@@ -468,7 +469,7 @@ class Launches(trace_hooks.Trace):
             return rebuilt(filled)
 
         results = tuple([self.script.put(one) for one in several])
-        name = str(getattr(function, "__qualname__", function))
+        name = name or str(getattr(function, "__qualname__", function))
         lines = lines or self.lines_of(given)
         outs = layouts_of(several)
         self.kernels.append(Launched(name, layouts_of(given), outs, lines))

@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.deferred import trace, traced_threads
 from ..array.layout import Layout
 from ..cache import Cache
 from ..device import HERE, Device, capture_hooks
@@ -228,6 +229,13 @@ class Plan:
             assert self.launch is not None
             self.launch(*operands(self.device, (*arrays, *result)), *numbers)
         return result
+
+
+def made(name: str, function: Callable[..., Any], *args: Any) -> Any:
+    """The new arrays that a function makes, which no tape records; a trace repeats the call, by that name."""
+    if traced_threads and (active := trace()) is not None:
+        return active.call(function, args, {}, name=name)
+    return function(*args)
 
 
 def new(layouts: Sequence[Layout]) -> list[Array]:

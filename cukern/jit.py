@@ -29,7 +29,7 @@ from .dtypes import get_default_dtype, info
 if TYPE_CHECKING:
     from .elementwise.launches import Launched
     from .elementwise.trace import Trace
-    from .kernel.bound_launch import BoundLaunch
+    from .kernel.plan import BoundLaunch
 
 P = ParamSpec("P")
 #: One or several names or positions of arguments.

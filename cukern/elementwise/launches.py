@@ -20,8 +20,7 @@ from ..autodiff import tape
 from ..cache import Cache
 from ..device import trace_hooks
 from ..device.precision import get_matmul_precision, matmul_precision
-from ..kernel.bound_launch import BoundLaunch
-from ..kernel.plan import on
+from ..kernel.plan import BoundLaunch, on
 from ..kernel.sizes import divide_up
 from . import boxes
 from .graph import (

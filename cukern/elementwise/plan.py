@@ -20,8 +20,7 @@ from ..device import Device
 from ..device.interface import Style
 from ..dtypes import DType
 from ..kernel import plan as kernel_plan
-from ..kernel.bound_launch import BoundLaunch
-from ..kernel.plan import on, one_device
+from ..kernel.plan import BoundLaunch, on, one_device
 from ..kernel.sizes import LARGEST_INDEX, divide_up
 from ..kernel.strides import (
     Axes,

@@ -25,8 +25,7 @@ from ..device import kernels_only, trace_hooks
 from ..device.precision import get_matmul_precision
 from ..dtypes import COMPLEX, FLOATS, DType
 from ..errors import CaptureError
-from ..kernel.bound_launch import BoundLaunch
-from ..kernel.plan import one_device
+from ..kernel.plan import BoundLaunch, one_device
 from ..kernel.strides import broadcasts
 from .boxes import Box, around, box_of, common
 from .graph import (

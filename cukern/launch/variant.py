@@ -15,8 +15,7 @@ from ..device import Device
 from ..device.interface import Properties, Tiles
 from ..dtypes import DType
 from ..kernel import Kernel
-from ..kernel.bound_launch import BoundLaunch
-from ..kernel.plan import new, zeroed
+from ..kernel.plan import BoundLaunch, new, zeroed
 from ..text import Dim3
 from . import cost
 from .params import Given

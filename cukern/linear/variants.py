@@ -17,8 +17,7 @@ from ..device.interface import Properties
 from ..elementwise.plan import converter
 from ..elementwise.program import Program
 from ..kernel import Kernel
-from ..kernel.bound_launch import BoundLaunch
-from ..kernel.plan import Plan, on
+from ..kernel.plan import BoundLaunch, Plan, on
 from ..kernel.sizes import divide_up, power_of_two
 from ..launch import cost
 from ..launch.params import Given, Params

@@ -14,8 +14,7 @@ from ..cache import Cache
 from ..device import Device
 from ..device.interface import Properties
 from ..kernel import Kernel
-from ..kernel.bound_launch import BoundLaunch
-from ..kernel.plan import new, on
+from ..kernel.plan import BoundLaunch, new, on
 from ..kernel.sizes import LARGEST_INDEX, divide_up
 from ..launch import cost
 from ..launch.variant import Launch, Plan, Replay, Run, Variant, prepared

@@ -19,7 +19,7 @@ from ..elementwise.plan import converter
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program, program
 from ..kernel import plan as kernel_plan
-from ..kernel.bound_launch import BoundLaunch
+from ..kernel.plan import BoundLaunch
 from ..kernel.strides import Axes, Strides, broadcast_shapes, broadcast_steps, collapse, needs_64_bits
 
 #: Steps beyond which a loop's offset is counted in 64 bits.

@@ -16,8 +16,7 @@ from ..elementwise.print_cxx import compute_type, literal, statements
 from ..elementwise.staged import RowProgram
 from ..kernel import Kernel
 from ..kernel import plan as kernel_plan
-from ..kernel.bound_launch import BoundLaunch
-from ..kernel.plan import on
+from ..kernel.plan import BoundLaunch, on
 from ..kernel.sizes import divide_up, power_of_two
 from ..kernel.strides import Axes, broadcast_steps, contiguous_steps, needs_64_bits, step_kind
 from ..launch.params import layout_params

@@ -38,8 +38,11 @@ R = TypeVar("R")
 
 #: Launches from which a function on a GPU is replayed as a graph, if its arguments and results are small.
 _MANY_LAUNCHES = 6
-#: Bytes of arguments and results up to which a function on a GPU is replayed as a graph, which copies them.
-_SMALL_BYTES = 1 << 22
+#: Bytes of arguments and results up to which a function on a GPU is replayed as a graph, which copies them; and up to
+#: which both ways are timed.
+_SMALL_BYTES, _MOST_BYTES = 1 << 22, 1 << 28
+#: Calls of each way that are timed, and those of a graph before it is replayed.
+_TIMED, _RECORDINGS = 2, 2
 
 
 @overload
@@ -143,6 +146,8 @@ class _State(Enum):
     PLAIN = 2
     CAPTURED = 3
     REPLAYED = 4
+    #: By the launches, then as a graph, on a GPU, to see which takes less time.
+    TIMED = 5
 
 
 class _Static:
@@ -184,14 +189,18 @@ class _Known(NamedTuple):
     Attributes:
         form: what the last traced call did, and the numbers in it.
         state: how the next one runs.
-        seconds: what the traced call took before it is tried without a trace.
+        seconds: what the traced call took before it is tried without a trace; or the launches, before the graph is.
         replay: repeats the launches with the arrays of a call, and returns its results.
+        captured: the function as a graph.
+        turn: how many calls have been timed.
     """
 
     form: Any
     state: _State = _State.TRACED
     seconds: float = 0.0
     replay: Callable[[list[Array]], Any] = list
+    captured: Callable[..., Any] = list
+    turn: int = 0
 
 
 class Jitted(Generic[P, R]):
@@ -206,7 +215,6 @@ class Jitted(Generic[P, R]):
         self._function = function
         self._name = getattr(function, "__name__", "function").strip("<>")
         self._known: Cache[Any, _Known] = Cache()
-        self._captured = Captured(self._traced)
         #: By the forms of arguments: by those of launches, what a user gave instead of them.
         self._given: dict[Any, dict[Any, BoundLaunch]] = {}
         self._replaced = capture_hooks.replaced
@@ -258,8 +266,11 @@ class Jitted(Generic[P, R]):
             except Differs:
                 state = _State.TRACED if key in self._given else _State.PLAIN
                 self._known.keep(key, known._replace(state=state))
-        if state is _State.CAPTURED:
-            return self._captured(*args, **kwargs)
+        if known is not None and state is _State.CAPTURED:
+            result: R = known.captured(*args, **kwargs)
+            return result
+        if known is not None and state is _State.TIMED:
+            return self._timed(key, known, arrays, args, kwargs)
         if state is _State.PLAIN:
             return self._function(*args, **kwargs)
         start = time.perf_counter()
@@ -279,6 +290,31 @@ class Jitted(Generic[P, R]):
         if known is not None and not known.seconds and learnt.state is _State.TRACED and not active.given:
             learnt = learnt._replace(state=_State.TRIED, seconds=time.perf_counter() - start)
         self._known.keep(key, learnt)
+        return result
+
+    def _timed(self, key: Any, known: _Known, arrays: list[Array], args: Any, kwargs: Any) -> R:
+        """The result of a call that is timed; after the last one the faster way is known."""
+        from .elementwise.script import Differs
+
+        synchronize = arrays[0].device.synchronize
+        synchronize()
+        start = time.perf_counter()
+        try:
+            launched = known.turn < _TIMED
+            result: R = known.replay(arrays) if launched else known.captured(*args, **kwargs)
+        except Differs:
+            self._known.keep(key, _Known(known.form, _State.PLAIN))
+            return self._function(*args, **kwargs)
+        synchronize()
+        taken = time.perf_counter() - start
+        after = known._replace(turn=known.turn + 1)
+        if launched:
+            after = after._replace(seconds=min(taken, known.seconds or taken))
+        elif after.turn > _TIMED + _RECORDINGS and taken < known.seconds:
+            after = _Known(known.form, _State.CAPTURED, captured=known.captured)
+        elif after.turn == _TIMED + _RECORDINGS + _TIMED:
+            after = _Known(known.form, _State.REPLAYED, replay=known.replay)
+        self._known.keep(key, after)
         return result
 
     def _form(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], list[Array]]:
@@ -345,21 +381,29 @@ class Jitted(Generic[P, R]):
         concerned = [x for x in (*arrays, *leaves) if isinstance(x, Array)]
         captures = not active.given and not all(x.device.addressable for x in concerned)
         if script.open or any(leaf is None for leaf in leaves) or not _equal(known.form[1], form[1]):
-            return learnt._replace(state=_State.CAPTURED) if captures else learnt
-        small = sum(x.nbytes for x in concerned) <= _SMALL_BYTES
-        if captures and len(active.kernels) >= _MANY_LAUNCHES and small:
-            return learnt._replace(state=_State.CAPTURED)
+            return (
+                learnt._replace(state=_State.CAPTURED, captured=Captured(self._traced))
+                if captures
+                else learnt
+            )
         away = [] if active.given else pytree.leaves(given_away)
         donated = [script.slot(x) for x in away if isinstance(x, Array)]
-        replay, constants = (
-            Replay(script, slots, donated),
-            [None if isinstance(x, Array) else x for x in leaves],
-        )
+        many = (
+            captures and not donated and len(active.kernels) >= _MANY_LAUNCHES
+        )  # a graph copies its arguments
+        moved = sum(x.nbytes for x in concerned)
+        if many and moved <= _SMALL_BYTES:
+            return learnt._replace(state=_State.CAPTURED, captured=Captured(self._traced))
+        replay = Replay(script, slots, donated)
+        constants = [None if isinstance(x, Array) else x for x in leaves]
 
         def again(arrays: list[Array]) -> Any:
             made = iter(replay(arrays))
             return rebuilt([next(made) if leaf is None else leaf for leaf in constants])
 
+        if many and arrays and moved <= _MOST_BYTES:
+            captured = Captured(self._traced)
+            return _Known(form, _State.TIMED, replay=again, captured=captured)
         return learnt._replace(state=_State.REPLAYED, replay=again)
 
     def launches(self, *args: P.args, **kwargs: P.kwargs) -> list[Launched]:
@@ -425,7 +469,6 @@ class Jitted(Generic[P, R]):
             if given:
                 self._given[key] = given
         self._known.clear()
-        self._captured = Captured(self._traced)
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """A table of what a call with these arguments launches; the function runs.

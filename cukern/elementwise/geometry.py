@@ -113,8 +113,9 @@ _FEWEST_SUMMED = 2**20
 _WARP = 32
 #: The most statements in a kernel's unrolled body; longer programs compute fewer elements at a time.
 _STATEMENTS = 384
-#: Statements per element from which a kernel is compute-bound, and computes one element at a time in a shorter text.
-_LONG = 96
+#: Statements per element, and for each operand, from which a kernel is compute-bound, and computes one element at a
+#: time in a shorter text.
+_LONG, _LONG_PER_OPERAND = 96, 32
 #: Elements from which the host transposes by tiles: with fewer, the lines of a strided walk stay in its caches.
 HOST_TURNS = 1 << 21
 #: The stride in bytes from which most of each fetched sector goes unused.
@@ -218,7 +219,7 @@ class Work(NamedTuple):
 
 def spread(task: Task) -> Work | None:
     """The launch of a task on a GPU; None if plain loops are best."""
-    if task.statements > _LONG:
+    if task.statements > max(_LONG, _LONG_PER_OPERAND * len(task.operands)):
         return None
     if (work := stencil(task)) is not None:
         return work

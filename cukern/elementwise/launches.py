@@ -559,16 +559,17 @@ class Launches(trace_hooks.Trace):
         self, nodes: Sequence[Node], x: Array, keys: Sequence[Any], lines: tuple[str, ...] = ()
     ) -> None:
         """Compute expressions to parts of an array, to whose shape they broadcast; they do not read the parts."""
-        targets = [x._data[key] for key in keys]
-        own = self.kernel(nodes, targets[0].shape)
-        outs = tuple([layout_of(x.device, target) for target in targets])
+        parts = [x._data[key] for key in keys]
+        own = self.kernel(nodes, parts[0].shape)
+        outs = tuple([layout_of(x.device, part) for part in parts])
         apart = (None,) * len(own.arrays)
         plan = self._chosen(plan_into(own.program, x.device, own.layouts, outs, apart, own.placed))
-        operands = list(map(x.device.backend.operand, targets))
+        operands = [x.device.backend.operand(part) for part in parts]
         plan.write([one._operand for one in own.arrays], own.numbers, operands)
+        offsets = tuple([0 if x.device.addressable else one - x._operand for one in operands])
 
         def step(reads: tuple[Read, ...]) -> Step:
-            return Into(plan, reads, own.numbers, self.script.slot(x), tuple(keys))
+            return Into(plan, reads, own.numbers, self.script.slot(x), tuple(keys), offsets)
 
         self._note(own, own.program.name, outs, lines, plan, step)
 

@@ -140,7 +140,7 @@ class Plan(kernel_plan.Plan):
         return results
 
     def write(self, inputs: Sequence[Any], scalars: Sequence[Any], outs: Sequence[Any]) -> None:
-        """Launch with the operands of the inputs that are no outputs, and with those of the outputs."""
+        """Launch with operands of inputs that are no outputs and of outputs, whose memory the caller keeps."""
         if self.launch is not None:
             numbers = [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
             with on(self.device):

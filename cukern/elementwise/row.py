@@ -93,6 +93,9 @@ class Row:
         operator: the Python operator's method.
         names: the names of the operands in ``code``.
         doc: the first line of the docstring; the rest is generated.
+
+    Attributes:
+        calls: whether its expression calls a function.
     """
 
     def __init__(
@@ -119,6 +122,7 @@ class Row:
         self.name = self.__name__ = name
         self.names = names
         self.code, self.codes, self.quick_codes = code, codes or {}, quick or {}
+        self.calls = re.search(r"\b(?![TU]\()\w+\(", code) is not None
         self.types = types
         operands, _, result = signature.partition("->")
         self.operands, self.result = operands, result

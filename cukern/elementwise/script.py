@@ -140,20 +140,25 @@ class New(NamedTuple):
 
 
 class Into(NamedTuple):
-    """A kernel that writes parts of an array, of one shape."""
+    """A kernel that writes parts of an array, of one shape, which begin ``offsets`` bytes behind its first element."""
 
     plan: Plan
     reads: tuple[Read, ...]
     numbers: tuple[Any, ...]
     slot: int
     keys: tuple[Any, ...]
+    offsets: tuple[int, ...]
 
     def run(self, values: list[Any]) -> None:
         """Launch."""
         target: Array = values[self.slot]
         arrays = [one.of(values) for one in self.reads]
-        outs, operand = [target._data[key] for key in self.keys], target.device.backend.operand
-        self.plan.write([one._operand for one in arrays], self.numbers, list(map(operand, outs)))
+        inputs = [one._operand for one in arrays]
+        if target.device.addressable:
+            parts = [target._data[key] for key in self.keys]
+            self.plan.write(inputs, self.numbers, list(map(target.device.backend.operand, parts)))
+        else:
+            self.plan.write(inputs, self.numbers, [target._operand + offset for offset in self.offsets])
 
 
 class Seen(NamedTuple):

@@ -73,6 +73,9 @@ MOST_VIEWED = 3
 #: Bytes of an array from which parts of it that are computed differently are written by kernels of their own: fewer
 #: bytes are moved, by more launches.
 MANY_BYTES = 1 << 20
+#: Results of the host from which functions of narrower arrays are computed before they are broadcast, and how often
+#: each of these elements would be computed otherwise. GPUs compute them while they wait for memory.
+MANY_COMPUTED, LEAST_REPEATED = 1 << 14, 4
 #: Launches for one array; operands that would need more are computed first.
 _MOST_PIECES = 32
 
@@ -219,6 +222,10 @@ class Trace(Launches):
     def apply(self, plan: Waiting, arrays: Sequence[Array], scalars: Sequence[Any]) -> list[Array]:
         """The results of a program."""
         shapes, lines = {one.shape for one in plan.layouts}, self.lines_of(arrays)
+        if plan.device.addressable and (size := max([one.size for one in plan.layouts])) >= MANY_COMPUTED:
+            self._compute_all(
+                [one for one in map(expression, arrays) if one is not None and _repeated(one, size)]
+            )
 
         def refuses(nodes: Sequence[Node]) -> bool:
             joined = pieces_of(nodes)
@@ -339,9 +346,11 @@ class Trace(Launches):
         (node,), reads, depth = self.inlined(
             program, arrays, scalars, lambda nodes: _joined(nodes) or depth_of(nodes) >= MOST_STAGES
         )
-        if products := products_of((node,)):
+        if products_of((node,)):
             (node,) = self.reused((node,))
-            reads = _both(reads, tuple([self._products[one] for one in products]))
+            with tracing(self.name, self._shapes):
+                computed = [self._array(view.array) for _, view in array_reads(node)]
+            reads = _both(reads, tuple(computed))
         stage = Stage(reduce, node, shape, len(axes), plain, dtype, parameter)
         stage = stage.kept if keepdims else stage
         own = fresh_layout(device, dtype, stage.out)
@@ -614,6 +623,13 @@ class Trace(Launches):
         self.compute_into([cast(own.node, x.dtype)], x, [at], self.lines_of([value]))
         x._bump("setitem")
         return True
+
+
+def _repeated(one: Expression, size: int) -> bool:
+    """Whether an expression would be computed much more often by what broadcasts it than by itself."""
+    if one.layout.size * LEAST_REPEATED > size or _staged((one.node,)):
+        return False
+    return any(node.row is not None and node.row.calls for node in order((one.node,)))
 
 
 def _ends(part: slice, n: int) -> slice:

@@ -31,6 +31,7 @@ from .panels import Panels
 from .problem import Product
 from .tma import Tma
 from .variants import Simt, TensorCores
+from .vectors import Vectors
 
 
 def reference(problem: Product) -> Callable[..., Array]:
@@ -138,6 +139,7 @@ PRODUCT: Family[Product] = Family(
     Panels,
     InSteps,
     Aligned,
+    Vectors,
     reference=reference,
     samples=samples,
 )

@@ -141,6 +141,12 @@ MISALIGNED_TILES, MISALIGNED_DEPTH = ((32, 3.6e-7), (128, 1.16e-6)), 32
 BLAS_RATE = 8
 
 
+#: The depth from which cuBLAS reads matrices of a batch with a vector each, contiguous along the depth, at full speed,
+#: and the share of the bandwidth that is, by bytes of an element; and twice the bytes of a row from which it does so of
+#: others: measured on an H200.
+VECTOR_DEPTH, VECTORS, VECTOR_BYTES = 256, {2: 0.6, 4: 0.9, 8: 0.95, 16: 0.95}, 2048
+
+
 def library_seconds(problem: Product, limits: Properties, others: int = 0) -> float:
     """The time of a library's product: that of its operations at a share of the peak, and of its bytes.
 
@@ -152,7 +158,7 @@ def library_seconds(problem: Product, limits: Properties, others: int = 0) -> fl
     batches, m, n, k = problem.sizes
     size = problem.elem.itemsize
     read, written = problem.a.nbytes + problem.b.nbytes + others, batches * m * n * size
-    moving = cost.moving(read, written, limits, WRITING)
+    moving = cost.moving(read, written, limits, WRITING) / _vectors_share(problem)
     if cost.is_host(limits):
         rate = BLAS_RATE * EFFICIENCY * cost.flops(limits)
         return max(problem.operations / rate, moving) + cost.launch(limits)
@@ -167,6 +173,22 @@ def library_seconds(problem: Product, limits: Properties, others: int = 0) -> fl
             for tile, seconds in MISALIGNED_TILES
         )
     return begins + math.hypot(multiplying, moving)
+
+
+def is_along_rows(problem: Product) -> bool:
+    """Whether the matrices, of a product with vectors, are contiguous along the axis that is summed over."""
+    matrix = problem.a if problem.sizes[2] == 1 else problem.right
+    return matrix.strides[-1 if problem.sizes[2] == 1 else -2] == matrix.dtype.itemsize
+
+
+def _vectors_share(problem: Product) -> float:
+    """The share of the bandwidth that the library reaches with a vector for each of several matrices; else 1."""
+    batches, m, n, k = problem.sizes
+    if problem.device.addressable or batches == 1 or 1 not in (m, n):
+        return 1
+    if is_along_rows(problem):
+        return min(1, k / VECTOR_DEPTH) * VECTORS[problem.elem.itemsize]
+    return min(1, 0.5 + max(m, n) * problem.elem.itemsize / VECTOR_BYTES)
 
 
 @dataclass(frozen=True)

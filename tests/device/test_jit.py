@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -725,14 +726,24 @@ def test_second_derivatives_of_rows(device: ck.Device) -> None:
     ck.testing.gradcheck(ck.jit(lambda x: standardised(x)[1] * x), [x], order=2)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("first", range(3000, 4000, 100))
-def test_many_random_programs_of_few_rows(
-    device: ck.Device, first: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def few_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reductions of a few short rows wait, too."""
     monkeypatch.setattr(trace, "LEAST_ROWS", 2)
     monkeypatch.setattr(trace, "LEAST_ELEMENTS", 2)
     monkeypatch.setattr("cukern.index.take.LEAST_ELEMENTS", 2)
+
+
+@pytest.mark.usefixtures("few_wait")
+def test_a_mean_of_what_was_computed_of_a_product(device: ck.Device) -> None:
+    """Nothing needs the product any more."""
+    check_random_programs(range(3628, 3629))
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("few_wait")
+@pytest.mark.parametrize("first", range(3000, 4000, 100))
+def test_many_random_programs_of_few_rows(device: ck.Device, first: int) -> None:
     check_random_programs(range(first, first + 100))
 
 
@@ -740,3 +751,20 @@ def test_many_random_programs_of_few_rows(
 @pytest.mark.parametrize("first", range(1000, 3000, 100))
 def test_many_random_programs(device: ck.Device, first: int) -> None:
     check_random_programs(range(first, first + 100))
+
+
+def test_many_launches_with_large_results(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches one by one and a graph take turns on a GPU before one is chosen; each call's result is its own."""
+    monkeypatch.setattr(sys.modules["cukern.jit"], "_SMALL_BYTES", 0)
+
+    @ck.jit
+    def f(x: ck.Array, y: ck.Array) -> list[ck.Array]:
+        return [ck.cumsum(x * k) + y for k in range(1, 8)]
+
+    kept = []
+    for seed in range(12):
+        x, y = made(40, seed=seed), made(40, seed=seed + 1)
+        kept.append((f(x, y), [np.cumsum(x.numpy() * k) + y.numpy() for k in range(1, 8)]))
+    for results, desired in kept:
+        for own, wanted in zip(results, desired, strict=True):
+            np.testing.assert_allclose(own.numpy(), wanted, rtol=1e-4, atol=1e-4)

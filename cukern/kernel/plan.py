@@ -221,16 +221,15 @@ class BoundLaunch(NamedTuple):
         from .kernel import Kernel
 
         device = self.bound.device
-        if (
-            text.split("\n")[1:2] == self.text.split("\n")[1:2]
-        ):  # the prelude is there; lines are to be the user's
-            own = re.sub(r"(?m)^#line .*$", "", text)
-            label = render.add_source(own, name)
-            bound = BoundKernel(
-                render.Rendered(directive(label, 2) + own, label, {}), device, (self.block, 1, 1)
-            )
-        else:
-            bound = Kernel(text, self.block, name, plain=True).bind(device)
+        has_prelude = text.split("\n")[1:2] == self.text.split("\n")[1:2]
+        with on(device):
+            if has_prelude:  # messages are to name the user's lines
+                own = re.sub(r"(?m)^#line .*$", "", text)
+                label = render.add_source(own, name)
+                rendered = render.Rendered(directive(label, 2) + own, label, {})
+                bound = BoundKernel(rendered, device, (self.block, 1, 1))
+            else:
+                bound = Kernel(text, self.block, name, plain=True).bind(device)
         wanted, given = (signature.passed(one.rendered.text) for one in (self.bound, bound))
         if wanted != given:
             raise LaunchError(
@@ -269,7 +268,8 @@ class Plan:
 
     def by(self, ready: BoundLaunch) -> Self:
         """A plan that does the same by another launch."""
-        return copy(self).prepared(ready)
+        with on(self.device):
+            return copy(self).prepared(ready)
 
     @property
     def source(self) -> str:

@@ -88,7 +88,8 @@ class ProductPlan(Plan):
 
     def by(self, ready: BoundLaunch) -> Self:
         """See :class:`~cukern.kernel.plan.Plan`."""
-        return copy(self)._launched_by(self._run.by(ready))
+        with on(self.device):
+            return copy(self)._launched_by(self._run.by(ready))
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any], into: Array | None = None) -> Array:
         """Launch and return the result: ``into``, or a new array if it is None."""

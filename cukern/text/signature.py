@@ -287,11 +287,17 @@ def passed(text: str) -> list[str]:
     """
     root = syntax_tree(text.encode())
     aliases = declarations(root).typedefs
-    found: dict[str, str] = {}
+    bodies: dict[str, str] = {}
     for node in walk(root):
         if node.type == "struct_specifier" and (body := node.child_by_field_name("body")) is not None:
-            words = re.sub(r"\w+", lambda word: canonical(word[0], aliases), text_of(body))
-            found[text_of(node.child_by_field_name("name"))] = " ".join(words.split())
+            bodies[text_of(node.child_by_field_name("name"))] = text_of(body)
+
+    def declared(name: str, outer: tuple[str, ...] = ()) -> str:
+        if name not in bodies or name in outer:
+            return canonical(name, aliases)
+        members = re.sub(r"\w+", lambda word: declared(word[0], (*outer, name)), bodies[name])
+        return " ".join(f"{name} {members}".split())
+
     types = []
     for one in parse(text).signature.params:
         words = (
@@ -299,7 +305,7 @@ def passed(text: str) -> list[str]:
             if one.dtype is None
             else dtypes.info(one.dtype).cxx
         )
-        words = f"{words} {found[words]}" if words in found else words
+        words = declared(words) if one.kind == "struct" else words
         const = one.const and one.kind in ("pointer", "view")
         end = {"pointer": "*", "table": "**", "view": f"[{one.ndim}]"}.get(one.kind, "")
         types.append(f"{'const ' if const else ''}{words.rstrip('*')}{end}")

@@ -282,7 +282,8 @@ def parse(text: str, trusted: bool = False) -> Unit:
 def passed(text: str) -> list[str]:
     """The types of a text's kernel's parameters as launches pass them, without names and aliases: structs as declared.
 
-    >>> passed("typedef float T; struct Pair { T a, b; }; __global__ void f(const T* x, unsigned n, Pair p) {}")
+    >>> text = "typedef float T; struct Pair { T a, b; };"
+    >>> passed(text + ' extern "C" __global__ void f(const T* x, unsigned n, Pair p) {}')
     ['const float*', 'unsigned int', 'Pair { float a, b; }']
     """
     root = syntax_tree(text.encode())

@@ -112,6 +112,17 @@ class Captured(Generic[P, R]):
         """The number of graphs recorded."""
         return sum(graph is not None for graph in self._graphs.values())
 
+    @property
+    def replay(self) -> Callable[[Sequence[Array]], R] | None:
+        """The replay, of a step that is called with arguments of one form, for all arrays among these.
+
+        None as long as there is no graph.
+        """
+        graphs = list(self._graphs.values())
+        if len(graphs) != 1 or (graph := graphs[0]) is None or self._unrecorded:
+            return None
+        return lambda arrays: graph.replay([_in_order(one) for one in arrays])
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Replay the graph for these arguments, or call ``step`` where none can be used."""
         if self._replaced != capture_hooks.replaced:

@@ -199,7 +199,7 @@ class _Known(NamedTuple):
     state: _State = _State.TRACED
     seconds: float = 0.0
     replay: Callable[[list[Array]], Any] = list
-    captured: Callable[..., Any] = list
+    captured: Any = None
     turn: int = 0
 
 
@@ -267,7 +267,8 @@ class Jitted(Generic[P, R]):
                 state = _State.TRACED if key in self._given else _State.PLAIN
                 self._known.keep(key, known._replace(state=state))
         if known is not None and state is _State.CAPTURED:
-            result: R = known.captured(*args, **kwargs)
+            replay = known.captured.replay
+            result: R = known.captured(*args, **kwargs) if replay is None else replay(arrays)
             return result
         if known is not None and state is _State.TIMED:
             return self._timed(key, known, arrays, args, kwargs)

@@ -83,7 +83,7 @@ def _write(forward: Program, arrays: Sequence[Array], scalars: Sequence[Any]) ->
     about_to_write(x)
     if len(arrays) == 1:
         own = x._layout or x._planned()
-        launch_into(forward, x.device, (own, own), (True,), (), scalars, (x._operand,))
+        launch_into(forward, x.device, (own, own), (0,), (), scalars, (x._operand,))
         x._bump(forward.name)
         return
     run_into(forward, x.device, [_apart(array, x) for array in arrays], scalars, (x._data,))

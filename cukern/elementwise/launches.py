@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -19,7 +20,7 @@ from ..autodiff import tape
 from ..cache import Cache
 from ..device import trace_hooks
 from ..device.precision import get_matmul_precision, matmul_precision
-from ..kernel.plan import on
+from ..kernel.plan import BoundLaunch, on
 from ..kernel.sizes import divide_up
 from . import boxes
 from .graph import (
@@ -44,7 +45,7 @@ from .graph import (
     tracing,
 )
 from .pending import Expression, Pending, expression
-from .plan import Places, Plan, make_plan, places, plan_into, source_of
+from .plan import Places, Plan, make_plan, places, plan_into
 from .program import Program, compact
 from .script import Call, Into, Launch, New, Read, Script, Single, Step, taken_apart
 from .staged import GATHERS, Gathers, RowProgram, Rows, SegmentProgram, reshaped, rows_of
@@ -63,14 +64,35 @@ class Launched(NamedTuple):
         inputs: the layouts of the arrays that it reads.
         outputs: those of what it writes.
         lines: the lines of the program that it computes, where they were noted.
-        text: makes the kernel's text; that of a call is empty.
+        plan: its plan; None for a call.
+        replaced: whether that has a kernel of a user.
     """
 
     name: str
     inputs: tuple[Layout, ...]
     outputs: tuple[Layout, ...]
     lines: tuple[str, ...]
-    text: Callable[[], str]
+    plan: Any = None
+    replaced: bool = False
+
+    def text(self) -> str:
+        """The kernel's text, that of a call is empty."""
+        return "" if self.plan is None else str(self.plan.source)
+
+    @property
+    def places(self) -> str:
+        """The lines, by file."""
+        files: dict[str, list[str]] = {}
+        for line in self.lines:
+            path, _, number = line.rpartition(":")
+            files.setdefault(os.path.basename(path), []).append(number)
+        return " ".join(f"{name}:{','.join(sorted(numbers, key=int))}" for name, numbers in files.items())
+
+    @property
+    def symbol(self) -> str:
+        """The name of the kernel in its text, or that of what is called."""
+        ready = None if self.plan is None else self.plan.ready
+        return self.name if ready is None else str(ready.bound.signature.name)
 
 
 class Operand(NamedTuple):
@@ -131,15 +153,20 @@ class Launches(trace_hooks.Trace):
         name: of the function that is traced.
         arguments: its arrays.
         lines: whether to note the lines of the program that kernels compute.
+        given: by the forms of launches, what a user gave instead of them.
 
     Attributes:
         kernels: what has been launched.
+        unused: what of ``given`` has not been launched.
         script: what has been done, to repeat it.
         precision: that of products when the trace began.
     """
 
-    def __init__(self, name: str, arguments: Iterable[Array], lines: bool) -> None:
+    def __init__(
+        self, name: str, arguments: Iterable[Array], lines: bool, given: Mapping[Any, BoundLaunch]
+    ) -> None:
         self.name, self._lines, self.precision = name, lines, get_matmul_precision()
+        self.given, self.unused = given, dict(given)
         self.kernels: list[Launched] = []
         self.script = Script(arguments)
         self._shapes: list[tuple[int, ...]] = []
@@ -415,6 +442,7 @@ class Launches(trace_hooks.Trace):
         args: tuple[Any, ...],
         options: dict[str, Any],
         lines: tuple[str, ...] = (),
+        name: str = "",
     ) -> Any:
         """A call of a function that is no elementwise one, as one step; it returns new arrays."""
         leaves, rebuilt = taken_apart((args, options))
@@ -438,10 +466,10 @@ class Launches(trace_hooks.Trace):
             return rebuilt(filled)
 
         results = tuple([self.script.put(one) for one in several])
-        name = str(getattr(function, "__qualname__", function))
+        name = name or str(getattr(function, "__qualname__", function))
         lines = lines or self.lines_of(given)
         outs = layouts_of(several)
-        self.kernels.append(Launched(name, layouts_of(given), outs, lines, str))
+        self.kernels.append(Launched(name, layouts_of(given), outs, lines))
         form = constants, pytree.containers((args, options))
         self.script.steps.append(Call(function, slots, form, again, results, outs))
         return made
@@ -469,16 +497,22 @@ class Launches(trace_hooks.Trace):
         plan = _plans.get(key)
         if plan is None:
             plan = _plans.keep(key, make_plan(own.program, device, own.layouts, outs, placed=placed))
-        text = partial(source_of, own.program, device, own.layouts, outs, placed)
-        made = self._launched(plan, own, some, text)
+        made = self._launched(plan, own, some)
         for one in some:
             self._remember(one)
         return made
 
-    def _launched(
-        self, plan: Plan, own: Kernel, results: Sequence[Expression | None], text: Callable[[], str]
-    ) -> list[Array]:
+    def _chosen(self, plan: Any) -> Any:
+        """A plan, with the user's kernel instead of its own if there is one."""
+        if not self.given or plan.ready is None or (given := self.given.get(plan.ready.form)) is None:
+            return plan
+        self.unused.pop(plan.ready.form, None)
+        found = _by_user.get((plan, given))
+        return _by_user.keep((plan, given), plan.by(given)) if found is None else found
+
+    def _launched(self, plan: Plan, own: Kernel, results: Sequence[Expression | None]) -> list[Array]:
         """The new arrays of a plan, which are those of expressions where these have some."""
+        plan = self._chosen(plan)
         made: list[Array] = plan.run(own.arrays, own.numbers)
         both = list(zip(results, made, strict=True))
 
@@ -487,7 +521,7 @@ class Launches(trace_hooks.Trace):
             return Launch(plan, reads, own.numbers, tuple(slots))
 
         lines = dict.fromkeys(line for one in results if one is not None for line in one.lines)
-        self._note(own, own.program.name, plan.layouts, tuple(lines), text, step)
+        self._note(own, own.program.name, plan.layouts, tuple(lines), plan, step)
         return made
 
     def _by_pieces(self, one: Expression) -> Array:
@@ -543,11 +577,10 @@ class Launches(trace_hooks.Trace):
         """
         parts = [x._data[key] for key in keys]
         own = self.kernel(nodes, parts[0].shape)
-        placed = own.placed
         outs = tuple([layout_of(x.device, part) for part in parts])
-        text = partial(source_of, own.program, x.device, own.layouts, outs, placed)
         same = [one is x for one in own.arrays]
-        plan = plan_into(own.program, x.device, (*own.layouts, *outs), same, placed)
+        inplace = [0 if is_target else None for is_target in same]
+        plan = self._chosen(plan_into(own.program, x.device, own.layouts, outs, inplace, own.placed))
         operands = [x.device.backend.operand(part) for part in parts]
         plan.write([one._operand for one in own.arrays if one is not x], own.numbers, operands)
         offsets = tuple([0 if x.device.addressable else one - x._operand for one in operands])
@@ -556,7 +589,7 @@ class Launches(trace_hooks.Trace):
             apart = tuple([one for one, is_target in zip(reads, same, strict=True) if not is_target])
             return Into(plan, apart, own.numbers, self.script.slot(x), tuple(keys), offsets)
 
-        self._note(own, own.program.name, outs, lines, text, step)
+        self._note(own, own.program.name, outs, lines, plan, step)
 
     def reduce(self, own: Kernel, plan: Any, parameter: float, lines: tuple[str, ...] = ()) -> Array:
         """The reduction of a kernel's value by a plan."""
@@ -566,12 +599,13 @@ class Launches(trace_hooks.Trace):
         self, own: Kernel, plan: Any, name: str, others: tuple[Any, ...], lines: tuple[str, ...]
     ) -> Array:
         """The one new array of a plan that takes the operands and numbers of a kernel, and others."""
+        plan = self._chosen(plan)
         y: Array = plan.run(own.arrays, own.numbers, *others)
 
         def step(reads: tuple[Read, ...]) -> Step:
             return Single(plan, reads, own.numbers, others, self.script.put(y))
 
-        self._note(own, name, [y._planned()], lines, lambda: plan.source, step)
+        self._note(own, name, [y._planned()], lines, plan, step)
         return y
 
     def _note(
@@ -580,11 +614,12 @@ class Launches(trace_hooks.Trace):
         name: str,
         outs: Sequence[Layout],
         lines: tuple[str, ...],
-        text: Callable[[], str],
+        plan: Any,
         step: Callable[[tuple[Read, ...]], Step],
     ) -> None:
         """Note a launch, of which ``step`` makes the step of the script from what it reads."""
-        self.kernels.append(Launched(name, own.layouts, tuple(outs), lines, text))
+        replaced = plan.ready is not None and plan.ready in self.given.values()
+        self.kernels.append(Launched(name, own.layouts, tuple(outs), lines, plan, replaced))
         self.script.steps.append(step(tuple([self.script.read(*one) for one in own.reads])))
 
     def computed(self, stage: Stage) -> Node:
@@ -637,7 +672,7 @@ class Launches(trace_hooks.Trace):
         layouts, stages = own.layouts[: len(own.layouts) - len(gathers.indices)], rows.numbered(inputs)
         problem = RowProgram(own.program, stages, shape, axes, layouts, tuple(outs), wide, gathers)
         plan = FUNCTIONS["sum"].row_plan(problem)
-        return None if plan is None else self._launched(plan, own, owned, lambda: plan.source)
+        return None if plan is None else self._launched(plan, own, owned)
 
     def _gathering(self, rows: Rows, nodes: Sequence[Node]) -> tuple[Kernel, Gathers, Sequence[int]]:
         """The kernel of expressions placed in rows, whose last operands are indices, and its inputs' numbers."""
@@ -674,6 +709,8 @@ class Launches(trace_hooks.Trace):
 
 
 _plans: Cache[Any, Plan] = Cache()
+#: By plans and the launches that a user gave instead of theirs: the plans with these.
+_by_user: Cache[tuple[Any, BoundLaunch], Any] = Cache()
 
 
 def layouts_of(arrays: Sequence[Array]) -> tuple[Layout, ...]:

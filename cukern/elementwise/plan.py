@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from .. import dtypes
 from ..array import Array
@@ -17,10 +17,10 @@ from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..cache import Cache
 from ..device import Device
-from ..device.interface import Prepared, Style
+from ..device.interface import Style
 from ..dtypes import DType
 from ..kernel import plan as kernel_plan
-from ..kernel.plan import on, one_device
+from ..kernel.plan import BoundLaunch, on, one_device
 from ..kernel.sizes import LARGEST_INDEX, divide_up
 from ..kernel.strides import (
     Axes,
@@ -84,6 +84,12 @@ class Plan(kernel_plan.Plan):
             tuple[bool, ...], tuple[tape.Operation | None, tuple[int, ...], tuple[int, ...], bool]
         ] = {}
 
+    def by(self, ready: BoundLaunch) -> Self:
+        """See :class:`.kernel.plan.Plan`."""
+        made = super().by(ready)
+        made.make = None if self.make is None else maker(made.launch, made.layouts[0])
+        return made
+
     def single(self, x: Array) -> Array:
         """A faster :meth:`run` for one input and one output."""
         if self.launch is None or (self.which is not None and self.which() != self.device.index):
@@ -134,7 +140,7 @@ class Plan(kernel_plan.Plan):
         return results
 
     def write(self, inputs: Sequence[Any], scalars: Sequence[Any], outs: Sequence[Any]) -> None:
-        """Launch with operands of inputs and of existing outputs, whose memory the caller keeps."""
+        """Launch with operands of inputs that are no outputs and of outputs, whose memory the caller keeps."""
         if self.launch is not None:
             numbers = [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
             with on(self.device):
@@ -199,7 +205,7 @@ def _wide(axes: Axes, shape: Geometry) -> bool:
 def variables(
     program: Program,
     work: Work,
-    inplace: Sequence[bool],
+    inplace: Sequence[int | None],
     stored: Sequence[int] | None = None,
     totals: Sequence[tuple[int, DType]] = (),
     along: bool = False,
@@ -207,7 +213,7 @@ def variables(
     """The template variables of a program's kernel.
 
     Args:
-        inplace: flags of the inputs that share the output's memory.
+        inplace: for each input the number of the output whose memory it is, or None.
         stored: the outputs that are stored; all by default.
         totals: the outputs that are summed, and the dtype in which their sums are stored.
         along: whether they are summed along rows, and ``work`` has their places behind those of what is stored.
@@ -215,8 +221,9 @@ def variables(
     body, values = statements(program.outputs)
     first = (*program.inputs, *(node.dtype for node in program.outputs))[0]
     k = len(program.inputs)
+    written = ["" if one is None else f"y{one}" for one in inplace]
     inputs = [
-        {"k": i, "type": dtypes.info(d).cxx, "compute": compute_type(d), "inplace": inplace[i], **pattern}
+        {"k": i, "type": dtypes.info(d).cxx, "compute": compute_type(d), "inplace": written[i], **pattern}
         for i, (d, pattern) in enumerate(zip(program.inputs, work.accesses, strict=False))
     ]
     kept = range(len(values)) if stored is None else stored
@@ -249,7 +256,7 @@ def variables(
         "along": along,
         "scalars": [compute_type(d) for d in program.scalars],
         "body": body,
-        "tile": _TILE if stored is None and (quick or masks) and not any(inplace) else 0,
+        "tile": _TILE if stored is None and (quick or masks) and not any(written) else 0,
         "masks": masks,
         "vectors": vectors and all(pattern["step"] == "unit" for pattern in work.accesses),
         **work.variables,
@@ -382,7 +389,7 @@ def source_of(
         return ""
     axes = _axes(operands, outs, shape, bool(placed))
     work = _work(program, device, axes, _aligned([*operands, *outs]), placed)
-    return work.kernel.source(device=device, **variables(program, work, [False] * len(operands)))
+    return work.kernel.source(device=device, **variables(program, work, [None] * len(operands)))
 
 
 def _aligned(layouts: Sequence[Layout]) -> list[bool]:
@@ -394,7 +401,7 @@ def make_plan(
     device: Device,
     operands: Sequence[Layout],
     outs: Sequence[Layout] = (),
-    inplace: Sequence[bool] = (),
+    inplace: Sequence[int | None] = (),
     placed: Places = (),
 ) -> Plan:
     """Choose and compile the launch of ``program`` for arrays of given layouts.
@@ -403,7 +410,7 @@ def make_plan(
         operands: the inputs' layouts, on ``device``.
         outs: the layouts of existing outputs, of one shape; without them outputs are new, in the memory order of an
             input.
-        inplace: flags of the inputs that share the output's memory; none do by default.
+        inplace: see :func:`variables`; no input is an output by default.
         placed: see :func:`places`.
 
     Raises:
@@ -420,21 +427,20 @@ def make_plan(
             )
         shape, plan.layouts = outs[0].shape, tuple(outs)
     if 0 not in shape:
-        known = () if any(inplace) else placed
+        known = placed if inplace.count(None) == len(inplace) else ()
         axes = _axes(operands, plan.layouts, shape, bool(known))
         work = _work(program, device, axes, _aligned([*operands, *plan.layouts]), known)
-        plan.launch = _prepare(device, work, variables(program, work, inplace or [False] * len(operands)))
+        plan.prepared(_ready(device, work, variables(program, work, inplace or [None] * len(operands))))
         if not outs and len(plan.layouts) == 1:
             plan.make = maker(plan.launch, plan.layouts[0])
     return plan
 
 
-def _prepare(device: Device, work: Work, bound: dict[str, Any]) -> Prepared:
+def _ready(device: Device, work: Work, bound: dict[str, Any]) -> BoundLaunch:
     """The compiled launch."""
     with on(device):
-        function = work.kernel.bind(device, **bound).function
         walked = () if work.layout is None else (work.layout.packed(work.variables),)
-        return function.prepare(work.grid, (work.block, 1, 1), 0, (*walked, *work.tail))
+        return BoundLaunch(work.kernel.bind(device, **bound), work.grid, work.block, (*walked, *work.tail))
 
 
 _plans: Cache[Any, Plan] = Cache()
@@ -482,7 +488,7 @@ def run_into(
         placed: see :func:`places`.
     """
     layouts = [layout_of(device, data) for data in (*datas, *outs)]
-    same = [data is outs[0] for data in datas]
+    same = [0 if data is outs[0] else None for data in datas]
     operand = device.backend.operand
     inputs = [operand(data) for data in datas if data is not outs[0]]
     launch_into(program, device, layouts, same, inputs, scalars, [operand(out) for out in outs], placed)
@@ -492,7 +498,7 @@ def launch_into(
     program: Program,
     device: Device,
     layouts: Sequence[Layout],
-    same: Sequence[bool],
+    same: Sequence[int | None],
     inputs: Sequence[Any],
     scalars: Sequence[Any],
     outs: Sequence[Any],
@@ -501,20 +507,25 @@ def launch_into(
     """:func:`run_into` for arrays of these layouts, the last those of the outputs, given by operands.
 
     Args:
-        same: which of the inputs are the output.
+        same: 0 for each input that is the output, None for others.
         inputs: the operands of the others.
         outs: those of the outputs.
     """
-    plan_into(program, device, layouts, same, placed).write(inputs, scalars, outs)
+    given, made = layouts[: len(same)], layouts[len(same) :]
+    plan_into(program, device, given, made, same, placed).write(inputs, scalars, outs)
 
 
 def plan_into(
-    program: Program, device: Device, layouts: Sequence[Layout], same: Sequence[bool], placed: Places = ()
+    program: Program,
+    device: Device,
+    operands: Sequence[Layout],
+    outs: Sequence[Layout],
+    inplace: Sequence[int | None],
+    placed: Places = (),
 ) -> Plan:
-    """The plan of :func:`launch_into`."""
-    key = (program, *layouts, *same, *placed)
+    """The plan of a launch that writes to arrays that are there, see :func:`make_plan`."""
+    key = (program, *operands, *outs, *inplace, *placed)
     plan = _plans.get(key)
     if plan is None:
-        given, made = layouts[: len(same)], layouts[len(same) :]
-        plan = _plans.keep(key, make_plan(program, device, given, made, same, placed))
+        plan = _plans.keep(key, make_plan(program, device, operands, outs, inplace, placed))
     return plan

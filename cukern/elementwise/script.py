@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from .. import pytree
 from ..array import Array
+from ..array.donated import alone
 from ..array.layout import Layout, address
 from ..cache import Is
+from ..kernel.plan import on
 from .graph import View
 from .operands import view
-from .plan import Plan
+from .plan import Plan, plan_into
 
 
 class Read(NamedTuple):
@@ -78,6 +80,52 @@ class Single(NamedTuple):
         """Launch, and put the result into its slot."""
         arrays = [one.of(values) for one in self.reads]
         values[self.slot] = self.plan.run(arrays, self.numbers, *self.others)
+
+
+class InPlace(NamedTuple):
+    """A kernel that writes some of its results to the memory of arrays that it is the last to read.
+
+    Attributes:
+        step: what does so with new memory.
+        outputs: for each of its reads the number of the result that is written there, or None.
+    """
+
+    step: Launch
+    outputs: tuple[int | None, ...]
+
+    @classmethod
+    def of(cls, step: Step, free: Collection[int]) -> InPlace | None:
+        """The step by a kernel that writes to arrays in ``free`` slots; None if none has the place of a result."""
+        if not isinstance(step, Launch) or type(step.plan) is not Plan:
+            return None
+        left = list(range(len(step.slots)))
+        outputs: list[int | None] = []
+        read = [one.slot for one in step.reads]
+        for one in step.reads:
+            fits = one.view is None and one.slot in free and read.count(one.slot) == 1
+            place = next((k for k in left if fits and step.plan.layouts[k] is one.layout), None)
+            outputs.append(place)
+            left = [k for k in left if k != place]
+        return None if outputs.count(None) == len(outputs) else cls(step, tuple(outputs))
+
+    def run(self, values: list[Any]) -> None:
+        """Launch; where others have the memory too, with new one."""
+        step, plan = self.step, self.step.plan
+        arrays = [one.of(values) for one in step.reads]
+        places = [
+            k if k is not None and alone(x) else None for k, x in zip(self.outputs, arrays, strict=True)
+        ]
+        kept = {k: x for k, x in zip(places, arrays, strict=True) if k is not None}
+        if not kept:
+            step.run(values)
+            return
+        into = plan_into(plan.program, plan.device, plan.operands, plan.layouts, places)
+        with on(plan.device):
+            outs = [kept[k] if k in kept else Array._made(one) for k, one in enumerate(plan.layouts)]
+        apart = [x._operand for k, x in zip(places, arrays, strict=True) if k is None]
+        into.write(apart, step.numbers, [x._operand for x in outs])
+        for slot, made in zip(step.slots, outs, strict=True):
+            values[slot] = made
 
 
 class New(NamedTuple):
@@ -179,7 +227,7 @@ def _nothing() -> None:
     return None
 
 
-Step = Launch | Single | New | Into | Seen | Call
+Step = Launch | Single | New | Into | Seen | Call | InPlace
 
 
 class Script:
@@ -248,6 +296,17 @@ class Script:
         offset = 0 if own.on_host or seen is None else of._operand - x._operand
         return Read(self.slot(x), seen, own, offset)
 
+    def writer(self, x: Array) -> int | None:
+        """The number of the last launch that wrote to an array, or to one of which that is a view; None of others."""
+        sought, found = {self.slot(x)}, None
+        for step in reversed(self.steps):
+            if isinstance(step, Seen) and step.slot in sought:
+                sought.add(step.of)
+        for i, step in enumerate(filter(launches, self.steps)):
+            if not sought.isdisjoint(_written_by(step)):
+                found = i
+        return found
+
     def form(self) -> tuple[Any, ...]:
         """What is equal for two traces that did the same."""
         steps = [one.form if isinstance(one, (Seen, Call)) else one for one in self.steps]
@@ -282,11 +341,12 @@ class Replay:
     Args:
         script: it.
         results: the slots of the arrays that are returned.
+        donated: those of arguments whose memory is the call's.
     """
 
-    def __init__(self, script: Script, results: Sequence[int]) -> None:
-        self._steps = script.steps
-        self._results = tuple(results)
+    def __init__(self, script: Script, results: Sequence[int], donated: Collection[int] = ()) -> None:
+        self._steps = list(script.steps)
+        self._results, self._donated = tuple(results), frozenset(donated)
         self._start: list[Any] = [None] * script.count
         for slot, x in script.outer.items():
             self._start[slot] = x()
@@ -295,6 +355,12 @@ class Replay:
             for slot in _slots_of(step):
                 used[slot] = i
         kept = {*script.outer, *results}
+        views = {step.of for step in self._steps if isinstance(step, Seen)}
+        # Calls may raise errors, behind which arguments are to be as they were.
+        first = max([i + 1 for i, step in enumerate(self._steps) if isinstance(step, Call)], default=0)
+        for i, step in enumerate(self._steps[first:], first):
+            free = {slot for slot in donated if used.get(slot) == i} - kept - views
+            self._steps[i] = InPlace.of(step, free) or step
         self._ends: list[list[int]] = [[] for _ in self._steps]
         for slot, i in used.items():
             if slot not in kept:
@@ -312,17 +378,58 @@ class Replay:
                 step.run(values)
                 synchronize()
                 best[i] = min(best.get(i, math.inf), time.perf_counter() - start)
-        return [best[i] for i, step in enumerate(self._steps) if not isinstance(step, (New, Seen))]
+        return [best[i] for i, step in enumerate(self._steps) if launches(step)]
 
-    def __call__(self, arguments: Sequence[Array]) -> list[Array]:
-        """The results, in new memory; memory of what is between them is given back as soon as it can be."""
+    def most_bytes(self, arguments: Sequence[Array]) -> int:
+        """The most bytes of arrays that steps have made at a time, less those of donated arguments that are gone.
+
+        What is allocated within calls is not counted.
+        """
+        size = {slot: arguments[slot].nbytes for slot in self._donated}
+        #: By slots whose memory they are: the slots of the arrays that have it.
+        holders = {slot: {slot} for slot in size}
+        home: dict[int, int] = {}
+        now = most = 0
+
+        def end(slots: Iterable[int]) -> None:
+            nonlocal now
+            for slot in slots:
+                at = home.get(slot, slot)
+                if at in size:
+                    holders[at].discard(slot)
+                    now -= 0 if holders[at] else size.pop(at)
+
+        for step, ends in zip(self._steps, self._ends, strict=True):
+            if isinstance(step, Seen):
+                home[step.slot] = at = home.get(step.of, step.of)
+                holders.setdefault(at, {at}).add(step.slot)
+            elif not isinstance(step, Into):
+                if isinstance(step, InPlace):
+                    reads = zip(step.step.reads, step.outputs, strict=True)
+                    end([read.slot for read, k in reads if k is not None])
+                for slot, one in zip(_written_by(step), _layouts_of(step), strict=True):
+                    size[slot], holders[slot] = one.nbytes, {slot}
+                    now += one.nbytes
+            most = max(most, now)
+            end(ends)
+        return most
+
+    def __call__(self, arguments: list[Array]) -> list[Array]:
+        """The results; memory of what is between them, and of donated arguments, is free as soon as it can be."""
         values = self._start.copy()
         values[: len(arguments)] = arguments
+        if self._donated:
+            arguments.clear()
         for step, ends in zip(self._steps, self._ends, strict=True):
             step.run(values)
             for slot in ends:
                 values[slot] = None
         return [values[slot] for slot in self._results]
+
+
+def launches(step: Step) -> bool:
+    """Whether a step launches or calls something."""
+    return not isinstance(step, (New, Seen))
 
 
 def _slots_of(step: Step) -> list[int]:
@@ -333,5 +440,24 @@ def _slots_of(step: Step) -> list[int]:
         return [step.of, step.slot]
     if isinstance(step, New):
         return [step.slot]
-    own = step.slots if isinstance(step, Launch) else (step.slot,)
-    return [*own, *[one.slot for one in step.reads]]
+    reads = step.step.reads if isinstance(step, InPlace) else step.reads
+    return [*_written_by(step), *[one.slot for one in reads]]
+
+
+def _written_by(step: Step) -> tuple[int, ...]:
+    """The slots that a step writes."""
+    if isinstance(step, Call):
+        return step.results
+    step = step.step if isinstance(step, InPlace) else step
+    return step.slots if isinstance(step, Launch) else (step.slot,)
+
+
+def _layouts_of(step: Launch | Single | New | Call | InPlace) -> Sequence[Layout]:
+    """Those of the new arrays in the slots that a step writes."""
+    if isinstance(step, New):
+        return [step.layout]
+    if isinstance(step, Call):
+        return step.layouts
+    plan = step.step.plan if isinstance(step, InPlace) else step.plan
+    layouts: Sequence[Layout] = plan.layouts
+    return layouts

@@ -129,6 +129,5 @@ def make_plan(backward: Derivative, totals: Totals, *operands: Layout) -> launch
     ]
     plan.layouts = (*outs, *parts)
     sums = [(one.output, part.dtype) for one, part in zip(totals.sums, parts, strict=True)]
-    bound = launch.variables(pulled, work, [False] * len(operands), totals.stored, sums, totals.along)
-    plan.launch = launch._prepare(device, work, bound)
-    return plan
+    bound = launch.variables(pulled, work, [None] * len(operands), totals.stored, sums, totals.along)
+    return plan.prepared(launch._ready(device, work, bound))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from ..device import kernels_only, trace_hooks
 from ..device.precision import get_matmul_precision
 from ..dtypes import COMPLEX, FLOATS, DType
 from ..errors import CaptureError
-from ..kernel.plan import one_device
+from ..kernel.plan import BoundLaunch, one_device
 from ..kernel.strides import broadcasts
 from .boxes import Box, around, box_of, common
 from .graph import (
@@ -116,13 +116,18 @@ class Trace(Launches):
         name: of the function that is traced.
         arguments: its arrays.
         strict: whether values of arrays may not become Python numbers, which later calls would not see change.
-        lines: as of :class:`.Launches`.
+        lines, given: as of :class:`.Launches`.
     """
 
     def __init__(
-        self, name: str, arguments: Iterable[Array] = (), strict: bool = False, lines: bool = False
+        self,
+        name: str,
+        arguments: Iterable[Array] = (),
+        strict: bool = False,
+        lines: bool = False,
+        given: Mapping[Any, BoundLaunch] | None = None,
     ) -> None:
-        super().__init__(name, arguments, lines)
+        super().__init__(name, arguments, lines, given or {})
         self.strict = strict
         #: By the ids of storages: views of pending arrays.
         self._views: dict[int, list[_Viewed]] = {}

@@ -26,7 +26,7 @@ from ..elementwise.operands import normalize_axis, public, require_array
 from ..elementwise.table import clip, equal, exp, isfinite, isnan, log, minimum, where
 from ..elementwise.ufunc import one_out, written
 from ..kernel.by_numpy import watchers
-from ..kernel.plan import kept
+from ..kernel.plan import kept, made
 from ..shape.joins import concat
 from ..shape.views import reshape
 from .take import take_along_axis
@@ -54,6 +54,11 @@ def scanned(
 
     With ``lead`` the result starts with the identity. Elements are combined in the same order in every run.
     """
+    result: Array = made(scan, _scanned, scan, xs, axis, value, reverse, lead)
+    return result
+
+
+def _scanned(scan: str, xs: Sequence[Array], axis: int, value: DType, reverse: bool, lead: bool) -> Array:
     sources = [x if x._planned().contiguous else x.contiguous() for x in xs]
     key = tuple([x._layout or x._planned() for x in sources]), scan, axis, value, reverse, lead
     plan = None if watchers else _PLANS.get(key)

@@ -22,7 +22,7 @@ from ..elementwise.table import isnan
 from ..errors import DeviceError
 from ..kernel import Kernel
 from ..kernel.by_numpy import by_numpy
-from ..kernel.plan import allocate, compiled, launch, new, on, threads
+from ..kernel.plan import allocate, compiled, launch, made, new, on, threads
 from ..kernel.sizes import divide_up
 from ..shape.views import moveaxis, reshape
 
@@ -42,6 +42,11 @@ def sorted_rows(x: Array, indexed: bool, descending: bool) -> list[Array]:
     """The sorted rows of ``x`` (..., n), in C order, and if ``indexed`` the indices of their elements, in int64."""
     if x.dtype == dtypes.complex128:
         return _complex_rows(x, descending)
+    result: list[Array] = made("sort", _sorted_rows, x, indexed, descending)
+    return result
+
+
+def _sorted_rows(x: Array, indexed: bool, descending: bool) -> list[Array]:
     from .families import SORT  # many programs sort nothing
     from .sort_variants import Sorting
 

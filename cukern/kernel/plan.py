@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.deferred import trace, traced_threads
 from ..array.layout import Layout
 from ..cache import Cache
 from ..device import HERE, Device, capture_hooks
 from ..device.interface import CompiledFunction, Prepared
 from ..dtypes import DType
-from ..errors import DeviceError
+from ..errors import DeviceError, LaunchError
 from ..text import Dim3
 
 if TYPE_CHECKING:
+    from .bound import BoundKernel
     from .kernel import Kernel
 
 _kept: dict[str, Cache[Any, Any]] = {}
@@ -165,6 +169,76 @@ def one_device(name: str, arrays: Sequence[Array]) -> Device:
     return device
 
 
+class BoundLaunch(NamedTuple):
+    """A launch of a kernel, of which the leading arguments are still to be given.
+
+    Attributes:
+        bound: the kernel.
+        grid: blocks along x, y and z.
+        block: threads of a block, along x.
+        tail: the last arguments, see :class:`..device.interface.CompiledFunction`.
+        shared: bytes of dynamic shared memory per block.
+        structs: the bytes of each struct among the leading arguments.
+    """
+
+    bound: BoundKernel
+    grid: Dim3
+    block: int
+    tail: tuple[Any, ...] = ()
+    shared: int = 0
+    structs: tuple[int, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """That of the kernel."""
+        return self.bound.rendered.text
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What is equal for launches of one text that do the same with the same leading arguments."""
+        return (self.text, *self[1:])
+
+    def prepare(self) -> Prepared:
+        """The launch, as a function of the leading arguments."""
+        return self.bound.function.prepare(
+            self.grid, (self.block, 1, 1), self.shared, self.tail, self.structs
+        )
+
+    def by(self, text: str, name: str) -> BoundLaunch:
+        """The same launch of a kernel with another text and the same parameters.
+
+        Args:
+            text: CUDA C++: the text of this kernel, changed, or a program of its own.
+            name: by which messages call the text.
+
+        Raises:
+            LaunchError: its kernel takes other parameters.
+            TemplateError, CompileError: as :meth:`.Kernel.bind`.
+        """
+        from ..text import render, signature
+        from ..text.line_directives import directive
+        from .bound import BoundKernel
+        from .kernel import Kernel
+
+        device = self.bound.device
+        has_prelude = text.split("\n")[1:2] == self.text.split("\n")[1:2]
+        with on(device):
+            if has_prelude:  # messages are to name the user's lines
+                own = re.sub(r"(?m)^#line .*$", "", text)
+                label = render.add_source(own, name)
+                rendered = render.Rendered(directive(label, 2) + own, label, {})
+                bound = BoundKernel(rendered, device, (self.block, 1, 1))
+            else:
+                bound = Kernel(text, self.block, name, plain=True).bind(device)
+        wanted, given = (signature.passed(one.rendered.text) for one in (self.bound, bound))
+        if wanted != given:
+            raise LaunchError(
+                f"{name}: expected a kernel with the parameters of {self.bound.signature.name}, "
+                f"({', '.join(wanted)}), got ({', '.join(given)})"
+            )
+        return self._replace(bound=bound)
+
+
 class Plan:
     """A launch for arrays of given layouts.
 
@@ -176,13 +250,31 @@ class Plan:
         layouts: the layouts of the results.
         launch: the prepared kernel, which takes the operands of the arrays and of the results; None if there is
             nothing to do.
+        ready: what that was prepared of, where it is known.
     """
 
-    __slots__ = ("device", "launch", "layouts", "which")
+    __slots__ = ("device", "launch", "layouts", "ready", "which")
+    ready: BoundLaunch | None
 
     def __init__(self, device: Device, layouts: Sequence[Layout], launch: Prepared | None = None) -> None:
         self.device, self.layouts, self.launch = device, tuple(layouts), launch
         self.which: Callable[[], int] | None = device.which
+        self.ready = None
+
+    def prepared(self, ready: BoundLaunch) -> Self:
+        """The plan, with this launch from now on."""
+        self.ready, self.launch = ready, ready.prepare()
+        return self
+
+    def by(self, ready: BoundLaunch) -> Self:
+        """A plan that does the same by another launch."""
+        with on(self.device):
+            return copy(self).prepared(ready)
+
+    @property
+    def source(self) -> str:
+        """The text of the kernel, where it is known; "" where there is nothing to do."""
+        return "" if self.ready is None else self.ready.text
 
     @property
     def copies(self) -> bool:
@@ -209,6 +301,13 @@ class Plan:
             assert self.launch is not None
             self.launch(*operands(self.device, (*arrays, *result)), *numbers)
         return result
+
+
+def made(name: str, function: Callable[..., Any], *args: Any) -> Any:
+    """The new arrays that a function makes, which no tape records; a trace repeats the call, by that name."""
+    if traced_threads and (active := trace()) is not None:
+        return active.call(function, args, {}, name=name)
+    return function(*args)
 
 
 def new(layouts: Sequence[Layout]) -> list[Array]:

@@ -12,10 +12,10 @@ from ..array import Array
 from ..array.layout import Layout, address, fresh_layout
 from ..cache import Cache
 from ..device import Device
-from ..device.interface import Prepared, Properties, Tiles
+from ..device.interface import Properties, Tiles
 from ..dtypes import DType
 from ..kernel import Kernel
-from ..kernel.plan import new, zeroed
+from ..kernel.plan import BoundLaunch, new, zeroed
 from ..text import Dim3
 from . import cost
 from .params import Given
@@ -188,27 +188,29 @@ def prepared(variant: Variant[Any], launch: Launch, device: Device) -> Run:
     bound = kernel.bind(device, **{**declared, **constants, "block": launch.block})
     tail = [one.packed(constants) if isinstance(one, Given) else one for one in launch.params]
     structs = [MAP_BYTES * len(launch.maps[i]) for i in sorted(launch.maps)]
-    run = bound.function.prepare(launch.grid, (launch.block, 1, 1), launch.shared, tail, structs)
-    return Run(run, device, bound.rendered.text, launch.maps)
+    ready = BoundLaunch(bound, launch.grid, launch.block, tuple(tail), launch.shared, tuple(structs))
+    return Run(ready, device, launch.maps)
 
 
 class Run:
     """A launch that is ready to be replayed.
 
     Attributes:
-        source: the text of the kernel.
+        ready: the kernel, and what it is launched with.
         launch: the launch itself, which takes operands: those of arrays, and numbers.
     """
 
-    __slots__ = ("_device", "_known", "_maps", "_null", "launch", "source")
+    __slots__ = ("_device", "_known", "_maps", "_null", "launch", "ready")
 
-    def __init__(
-        self, run: Prepared, device: Device, source: str, maps: Mapping[int, Sequence[Tiles]]
-    ) -> None:
-        self.launch, self._device, self.source, self._maps = run, device, source, dict(maps)
+    def __init__(self, ready: BoundLaunch, device: Device, maps: Mapping[int, Sequence[Tiles]]) -> None:
+        self.launch, self.ready, self._device, self._maps = ready.prepare(), ready, device, dict(maps)
         self._null = device.backend.operand(None)
         #: The tensor maps of arrays at addresses that came before.
         self._known: Cache[tuple[int, int], bytes] = Cache()
+
+    def by(self, ready: BoundLaunch) -> Run:
+        """The run by another kernel, which takes the same."""
+        return Run(ready, self._device, self._maps)
 
     def __call__(self, values: Sequence[Array | int | float | None]) -> None:
         """Launch for arrays, None for a null pointer, and numbers, in the order of the kernel's parameters."""

@@ -96,17 +96,21 @@ class EpiloguePlan(Plan):
 
     Attributes:
         backwards: what a tape records of a call, by which inputs are tracked.
-        source: what stands for the text of a kernel.
     """
 
-    __slots__ = ("backwards", "source")
+    __slots__ = ("_value", "backwards")
     separate = False
 
     def __init__(self, ending: Ending, out: Layout, launch: Prepared) -> None:
         super().__init__(out.device, (out,), launch)
         self.backwards: dict[tuple[bool, ...], Any] = {}
         value = " + ".join(["A @ B", *({"row": "bias", "matrix": "C"}[one] for one in ending.added)])
-        self.source = f"// One call of cuBLASLt: D = {f'relu({value})' if ending.relu else value}"
+        self._value = f"relu({value})" if ending.relu else value
+
+    @property
+    def source(self) -> str:
+        """What stands for the text of a kernel."""
+        return f"// One call of cuBLASLt: D = {self._value}"
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> Array:
         """Multiply and return the result, a new array; there are no numbers."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from .. import dtypes
 from ..array import Array
@@ -16,7 +17,7 @@ from ..device.interface import Properties
 from ..elementwise.plan import converter
 from ..elementwise.program import Program
 from ..kernel import Kernel
-from ..kernel.plan import Plan, on
+from ..kernel.plan import BoundLaunch, Plan, on
 from ..kernel.sizes import divide_up, power_of_two
 from ..launch import cost
 from ..launch.params import Given, Params
@@ -67,10 +68,9 @@ class ProductPlan(Plan):
         converters: functions that convert each Python number to the dtype in which it is computed.
         backwards: what a tape records of a call, by which inputs are tracked.
         reads: the plan, without a launch, of what follows the saved product, as a tape records that.
-        source: the text of the kernel.
     """
 
-    __slots__ = ("_make", "_run", "backwards", "converters", "reads", "source")
+    __slots__ = ("_make", "_run", "backwards", "converters", "reads")
     separate = False
 
     def __init__(self, program: Program, results: Sequence[Layout], run: Run) -> None:
@@ -78,9 +78,18 @@ class ProductPlan(Plan):
         self.converters = tuple(map(converter, program.scalars))
         self.backwards: dict[tuple[bool, ...], Any] = {}
         self.reads: Any = None
-        self.source, self._run = run.source, run
-        alone = len(self.layouts) == 1 and not program.scalars
+        self._launched_by(run)
+
+    def _launched_by(self, run: Run) -> Self:
+        self.ready, self._run = run.ready, run
+        alone = len(self.layouts) == 1 and not self.converters
         self._make = maker(run.launch, self.layouts[0]) if alone and self.layouts[0].on_host else None
+        return self
+
+    def by(self, ready: BoundLaunch) -> Self:
+        """See :class:`~cukern.kernel.plan.Plan`."""
+        with on(self.device):
+            return copy(self)._launched_by(self._run.by(ready))
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any], into: Array | None = None) -> Array:
         """Launch and return the result: ``into``, or a new array if it is None."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial, wraps
 from numbers import Real
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ..elementwise.operands import bound
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program, program, roots_from
 from ..function import Function
+from ..jit import jit
 from ..transforms import jvp, vjp
 
 #: An elementwise function that an operation applies to its result.
@@ -192,6 +193,7 @@ def layouts_of(*arrays: object) -> tuple[Layout | None, ...] | None:
 #: The trailing axes of an array by their number, as error messages show them.
 AXES = {1: "L", 2: "H, W", 3: "D, H, W"}
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def of_axes(
@@ -258,20 +260,33 @@ class _Pullback(Function):
 
     @staticmethod
     def backward(ctx: Any, *seconds: Array) -> tuple[Array | None, ...]:
-        _, pullback = vjp(partial(_Pullback._composed, ctx), *ctx.saved_arrays)
+        _, pullback = vjp(partial(_pulled, ctx.reference, ctx.wanted), *ctx.saved_arrays)
         return (None, None, None, *pullback(seconds))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Array | None) -> tuple[Array, ...]:
-        made: tuple[Array, ...] = along(partial(_Pullback._composed, ctx), ctx.saved_arrays, tangents[3:])
+        own = ctx.reference, ctx.wanted, ctx.saved_arrays, list(tangents[3:])
+        shared = isinstance(ctx.reference, _Shared)
+        made: tuple[Array, ...] = (ctx.reference.pushed_pull if shared else _pushed_pull)(*own)
         return made
 
-    @staticmethod
-    def _composed(ctx: Any, *arrays: Array) -> tuple[Array, ...]:
-        count = len(ctx.wanted)
-        result, pullback = vjp(ctx.reference, *arrays[:count])
-        cotangents = arrays[count:]
-        return _chosen(pullback(cotangents if isinstance(result, tuple) else cotangents[0]), ctx.wanted)
+
+def _pulled(reference: Callable[..., Any], wanted: tuple[bool, ...], *arrays: Array) -> tuple[Array, ...]:
+    """The gradients of a reference that are wanted, of its primals and then cotangents."""
+    count = len(wanted)
+    result, pullback = vjp(reference, *arrays[:count])
+    cotangents = arrays[count:]
+    return _chosen(pullback(cotangents if isinstance(result, tuple) else cotangents[0]), wanted)
+
+
+def _pushed_pull(
+    reference: Callable[..., Any],
+    wanted: tuple[bool, ...],
+    arrays: Sequence[Array],
+    tangents: Sequence[Array | None],
+) -> Any:
+    """The tangents of these gradients."""
+    return along(partial(_pulled, reference, wanted), arrays, tangents)
 
 
 def _chosen(gradients: Sequence[Array | None], wanted: Sequence[bool]) -> tuple[Array, ...]:
@@ -314,7 +329,7 @@ def record_fused(
     key = (name, layouts_of(*primals), known)
     operation = None if known is None else _operations.get(key)
     if operation is None:
-        operation = _operation(name, primals, outputs, kernels, reference)
+        operation = _operation(name, primals, outputs, kernels, reference, known is not None)
         if known is not None:
             _operations.keep(key, operation)
     tape.record_tracked(operation, keys, outputs, (*primals, *saved), tapes)
@@ -332,39 +347,68 @@ def _operation(
     outputs: Sequence[Array],
     kernels: Kernels,
     reference: Callable[..., Any],
+    shared: bool,
 ) -> tape.Operation:
-    """What calls of a fused operation have in common."""
+    """What calls of a fused operation have in common; ``shared``, if others will be the same."""
     given = [one is not None for one in primals]
-    whole = all(given)
+    composed: Any = (_Shared if shared else _OfGiven)(reference, given)
 
     def pull(
         cotangents: Sequence[Array], kept: Sequence[Any], needs: Sequence[bool]
     ) -> Sequence[Array | None]:
-        own = kept[: len(given)]
-        if whole:
-            return fused_vjp(lambda: kernels(kept, cotangents, needs), reference, own, cotangents, needs)
         still = iter(needs)
         wanted = [is_given and next(still) for is_given in given]
-        gradients = fused_vjp(lambda: kernels(kept, cotangents, wanted), reference, own, cotangents, wanted)
-        return list(itertools.compress(gradients, given))
+        present = list(itertools.compress(kept, given))
+
+        def of_given() -> list[Array | None]:
+            return list(itertools.compress(kernels(kept, cotangents, wanted), given))
+
+        return fused_vjp(of_given, composed, present, cotangents, needs)
 
     def push(tangents: Sequence[Array | None], kept: Sequence[Any]) -> Sequence[Array]:
         present = list(itertools.compress(kept, given))
-        tangent = along(_of_given(reference, given), present, tangents)
+        pushed = composed.pushed if shared else along
+        tangent = pushed(composed, present, list(tangents))
         return tangent if isinstance(tangent, tuple) else (tangent,)
 
     forms = [one._planned() for one in primals if one is not None]
     return tape.Operation(name, forms, [one._planned() for one in outputs], pull, jvp=push)
 
 
-def _of_given(reference: Callable[..., Any], given: Sequence[bool]) -> Callable[..., Any]:
-    """The function ``reference`` of those of its arguments that are given, the others None."""
+def few_kernels(function: Callable[P, R]) -> Callable[P, R]:
+    """A composition by few kernels, see :func:`cukern.jit`; as it is where a tape records each of its operations."""
+    jitted = jit(function)
 
-    def of_given(*arrays: Array) -> Any:
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        return (function if tape.active() else jitted)(*args, **kwargs)
+
+    return run
+
+
+class _OfGiven:
+    """A function of those of its arguments that are given, the others None."""
+
+    def __init__(self, reference: Callable[..., Any], given: Sequence[bool]) -> None:
+        self._reference, self._given = reference, tuple(given)
+
+    def __call__(self, *arrays: Array) -> Any:
         own = iter(arrays)
-        return reference(*(next(own) if is_given else None for is_given in given))
+        return self._reference(*[next(own) if is_given else None for is_given in self._given])
 
-    return of_given
+
+class _Shared(_OfGiven):
+    """One that all calls of an operation have, whose tangents few kernels compute, without Python from call to call."""
+
+    @cached_property
+    def pushed(self) -> Callable[..., Any]:
+        """:func:`along`."""
+        return few_kernels(along)
+
+    @cached_property
+    def pushed_pull(self) -> Callable[..., Any]:
+        """:func:`_pushed_pull`."""
+        return few_kernels(_pushed_pull)
 
 
 def along(f: Callable[..., Any], arrays: Sequence[Array], tangents: Sequence[Array | None]) -> Any:
@@ -407,10 +451,12 @@ def fused_vjp(
     given = [primal is not None for primal in primals]
     present = [primal for primal in primals if primal is not None]
     wanted_present = tuple(itertools.compress(wanted, given))
+    if not all(given):
+        reference = _OfGiven(reference, given)
     gradients = iter(
         _Pullback.apply(
             lambda: list(itertools.compress(kernels(), given)),
-            _of_given(reference, given),
+            reference,
             wanted_present,
             *present,
             *cotangents,

@@ -10,7 +10,7 @@ from ..array import Array
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_array, require_arrays
 from ..ops.info import finfo
-from .fused import common_dtype, require_eps
+from .fused import common_dtype, few_kernels, require_eps
 
 
 def normalize(x: Array, axis: int | tuple[int, ...] = -1, ord: float = 2, eps: float = 1e-12) -> Array:
@@ -74,6 +74,11 @@ def cosine_similarity(x: Array, y: Array, axis: int = -1, eps: float = 1e-8) -> 
     x, y = ops.broadcast_arrays(*require_arrays((x, y), name, ("x", "y")))
     common_dtype(name, {"x": x, "y": y})
     eps = require_eps(name, eps)
+    return _cosine(x, y, axis, eps)
+
+
+@few_kernels
+def _cosine(x: Array, y: Array, axis: int, eps: float) -> Array:
     return ops.sum(ops.multiply(normalize(x, axis, eps=eps), normalize(y, axis, eps=eps)), axis=axis)
 
 

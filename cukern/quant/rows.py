@@ -14,7 +14,7 @@ from ..cache import Cache
 from ..device import Device
 from ..device.interface import Properties
 from ..kernel import Kernel
-from ..kernel.plan import new, on
+from ..kernel.plan import BoundLaunch, new, on
 from ..kernel.sizes import LARGEST_INDEX, divide_up
 from ..launch import cost
 from ..launch.variant import Launch, Plan, Replay, Run, Variant, prepared
@@ -62,8 +62,8 @@ def rounding(x: Layout, kind: Kind, serial: bool) -> tuple[tuple[Layout, Layout]
     with on(x.device):
         bound = kernel.bind(x.device, elem=x.dtype, kind=kind.header)
         grid = 1 if serial else divide_up(count, block)
-        run = bound.function.prepare((grid, 1, 1), (block, 1, 1), 0, [count])
-    made = plane_layouts(x.device, x.shape, kind), Run(run, x.device, bound.rendered.text, {})
+        run = Run(BoundLaunch(bound, (grid, 1, 1), block, (count,)), x.device, {})
+    made = plane_layouts(x.device, x.shape, kind), run
     return _roundings.keep((x, kind, serial), made)
 
 

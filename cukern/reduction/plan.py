@@ -19,6 +19,7 @@ from ..elementwise.plan import converter
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program, program
 from ..kernel import plan as kernel_plan
+from ..kernel.plan import BoundLaunch
 from ..kernel.strides import Axes, Strides, broadcast_shapes, broadcast_steps, collapse, needs_64_bits
 
 #: Steps beyond which a loop's offset is counted in 64 bits.
@@ -279,23 +280,26 @@ class Plan(kernel_plan.Plan):
     Attributes:
         problem: what it computes.
         parts: the memory for the states of pieces, if there are several.
-        final: the kernel that combines them.
+        final: the kernel that combines them, and what it was prepared of.
         converters: functions that convert each Python number to the dtype in which it is computed.
         parameter: whether the result takes a parameter.
         pulls: the derivatives of calls without numbers, by the inputs that are tracked.
-        source: the text of the kernels.
     """
 
-    __slots__ = ("converters", "final", "parameter", "parts", "problem", "pulls", "source")
+    __slots__ = ("converters", "final", "parameter", "parts", "problem", "pulls")
 
     def __init__(self, problem: Reducing) -> None:
         super().__init__(problem.device, problem.results)
         self.problem, self.parameter = problem, problem.reduction.parameter
         self.converters = tuple(map(converter, problem.program.scalars))
         self.parts: Layout | None = None
-        self.final: Prepared | None = None
+        self.final: tuple[Prepared, BoundLaunch] | None = None
         self.pulls: dict[tuple[bool, ...], Any] = {}
-        self.source = ""
+
+    @property
+    def source(self) -> str:
+        """The text of the kernels."""
+        return "\n".join([super().source, *(() if self.final is None else (self.final[1].text,))])
 
     def __call__(self, *arrays: Array) -> Array:
         """The result of arrays alone, a new array."""
@@ -329,5 +333,5 @@ class Plan(kernel_plan.Plan):
             parts = Array._made(self.parts)
             self.launch(*values, parts._operand)
             assert self.final is not None
-            self.final(parts._operand, *end)
+            self.final[0](parts._operand, *end)
         return result

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from .. import dtypes
@@ -17,7 +16,7 @@ from ..elementwise.print_cxx import compute_type, literal, statements
 from ..elementwise.staged import RowProgram
 from ..kernel import Kernel
 from ..kernel import plan as kernel_plan
-from ..kernel.plan import on
+from ..kernel.plan import BoundLaunch, on
 from ..kernel.sizes import divide_up, power_of_two
 from ..kernel.strides import Axes, broadcast_steps, contiguous_steps, needs_64_bits, step_kind
 from ..launch.params import layout_params
@@ -43,20 +42,9 @@ _STATEMENTS, _MOST_STATEMENTS = 2048, 8192
 
 
 class RowPlan(launches.Plan):
-    """The launch of a row program for arrays of given layouts.
+    """The launch of a row program for arrays of given layouts."""
 
-    Attributes:
-        text: makes the kernel's text.
-    """
-
-    __slots__ = ("text",)
-
-    text: Callable[[], str]
-
-    @property
-    def source(self) -> str:
-        """The kernel's text."""
-        return self.text()
+    __slots__ = ()
 
     def __init__(self, problem: RowProgram) -> None:
         kernel_plan.Plan.__init__(self, problem.operands[0].device, problem.outs)
@@ -138,11 +126,8 @@ def _made(problem: RowProgram) -> RowPlan | str:
     name = f"rows_{problem.program.name}_{dtypes.info(problem.operands[0].dtype).name}_{block}"
     with on(plan.device):
         bound_to = {"name": name, "Layout": walked.source(index), **index, **variables, **threads}
-        bound = KERNEL.bind(plan.device, **bound_to)
-        plan.text = partial(KERNEL.source, device=plan.device, **bound_to)
         tail = (walked.packed(index), rows, n, each)
-        plan.launch = bound.function.prepare((blocks, 1, 1), (block, 1, 1), 0, tail)
-    return plan
+        return plan.prepared(BoundLaunch(KERNEL.bind(plan.device, **bound_to), (blocks, 1, 1), block, tail))
 
 
 def _threads(

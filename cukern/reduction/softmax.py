@@ -21,7 +21,7 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, public, require_array
 from ..elementwise.table import add, exp, multiply, negative, subtract
 from ..kernel.by_numpy import watchers
-from ..kernel.plan import Plan, kept, on
+from ..kernel.plan import Plan, kept, made, on
 from .rows import normalizers, sum
 
 __all__ = ["log_softmax", "softmax"]
@@ -33,6 +33,11 @@ _PLANS: Cache[Any, Plan] = kept("softmax")
 
 
 def _run(kind: str, axis: int, *arrays: Array) -> Array:
+    result: Array = made(kind, _launched, kind, axis, *arrays)
+    return result
+
+
+def _launched(kind: str, axis: int, *arrays: Array) -> Array:
     layouts = [array._layout or array._planned() for array in arrays]
     plan = None if watchers else _PLANS.get((kind, axis, *layouts))
     if plan is None:

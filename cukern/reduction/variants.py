@@ -135,10 +135,10 @@ class Kernels(Variant[Reducing]):
         """The one or two launches."""
         plan, device, launch = Plan(problem), problem.device, self.launch(problem, limits)
         run = prepared(self, launch, device)
-        plan.launch, plan.source = run.launch, run.source
+        plan.ready, plan.launch = run.ready, run.launch
         if launch.grid[1] > 1:
             final = prepared(self, self.joined(problem, limits, launch), device)
-            plan.final, plan.source = final.launch, f"{plan.source}\n{final.source}"
+            plan.final = final.launch, final.ready
             bytes_of_parts = problem.rows * launch.grid[1] * problem.state_bytes
             plan.parts = fresh_layout(device, dtypes.uint8, (bytes_of_parts,))
         return plan

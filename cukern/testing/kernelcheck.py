@@ -19,6 +19,7 @@ from ..device import Device
 from ..device import devices as all_devices
 from ..dtypes import DType, as_dtype
 from ..errors import GradientError, KernelFault
+from ..jit import Jitted
 from .checked import checked
 from .coarse import UNSEEN, coarse
 from .duals import NoDuals, derivative
@@ -48,8 +49,8 @@ class Finding:
 
     Attributes:
         kind: ``"gradient"``, ``"second order"``, ``"precision"``, ``"transpose"``, ``"layout"``, ``"special value"``,
-            ``"device"``, ``"fault"`` for what a checked launch reports, or ``"unchecked"`` if no value of a derivative
-            could be compared with another.
+            ``"device"``, ``"jit"``, ``"fault"`` for what a checked launch reports, or ``"unchecked"`` if no value of a
+            derivative could be compared with another.
         case: the arguments with which it was found.
         message: what is wrong.
         place: the line of the kernel, as ``file:line``; empty if that is not known.
@@ -114,7 +115,9 @@ def kernelcheck(
     - ``<v, J u> = <J^T v, u>`` in each type, where ``J u`` comes from the forward kernels themselves, rendered with
       dual numbers, and ``J^T v`` from the backward;
     - arguments with strides, transposed, broadcast and misaligned; NaN, infinities and zeros in each argument, which
-      must reach the same results in each type; the GPU beside the host, where there is one.
+      must reach the same results in each type; the GPU beside the host, where there is one;
+    - of a function of :func:`cukern.jit` the results beside those of its operations one by one, in each type; findings
+      name the kernel, one that replaces another too, and the line of the function.
 
     Args:
         function: takes ``args`` and returns an array or a pytree of arrays.
@@ -157,6 +160,7 @@ def kernelcheck(
     run.gradients(sizes, largest)
     for dtype in types:
         run.precision(dtype)
+    run.jitted([None, *types])
     run.layouts()
     run.special_values(types[0] if types else None)
     run.devices()
@@ -442,12 +446,22 @@ class _Check:
                 said.append(f"with respect to {name}: {a:.6g} and {b:.6g}")
         return said
 
-    def compare(self, kind: str, case: str, got: Pulled, want: Pulled, dtype: DType, beside: str) -> None:
-        """Compare results and gradients, element by element."""
+    def compare(
+        self,
+        kind: str,
+        case: str,
+        got: Pulled,
+        want: Pulled,
+        dtype: DType,
+        beside: str,
+        writers: Sequence[str] = (),
+    ) -> None:
+        """Compare results, which ``writers`` wrote, and gradients, element by element."""
+        places = writers or [""] * len(got.outputs)
         pairs = [
             *(
-                (f"output {i}", a, b, "")
-                for i, (a, b) in enumerate(zip(got.outputs, want.outputs, strict=True))
+                (f"output {i}", a, b, place)
+                for i, (a, b, place) in enumerate(zip(got.outputs, want.outputs, places, strict=True))
             ),
             *(
                 (f"the gradient by floating argument {i}", a, b, place)
@@ -472,6 +486,39 @@ class _Check:
                     f"{name}, element {index}: {a[index]:.6g}, {beside} {b[index]:.6g}; {int((~good).sum())} of "
                     f"{a.size} elements differ{end}",
                 )
+
+    # ---- functions of jit
+
+    def jitted(self, types: Sequence[DType | None]) -> None:
+        """The launches of a jitted function, and its results beside those of its operations.
+
+        Args:
+            types: the floating types, None for those of the cases.
+        """
+        if not isinstance(self.function, Jitted):
+            return
+        for case in self.cases:
+            for dtype in types:
+                args = case.args if dtype is None else cast(case.args, dtype)
+                kind = floats(args)[0].dtype
+                label = f"{case.what}, {dtypes.info(kind).name}"
+                with self.trying(label, "jit"):
+                    with checked(collect=True) as reports:
+                        made, launches, writers = self.function.run(*args)
+                    for report in reports:
+                        lines = [one.places for one in launches if one.symbol == report.kernel]
+                        self.note("fault", label, f"{' '.join(lines[:1])}: {report}", report.place)
+                    want = self.function.__wrapped__(*args)
+                    got, wanted = (
+                        Pulled([y.numpy().astype(np.float64) for y in floats(one)], [], [])
+                        for one in (made, want)
+                    )
+                    places = [
+                        f"{one.symbol} of {one.lines[-1]}" if one is not None and one.lines else ""
+                        for one, y in zip(writers, filter(is_array, pytree.leaves(made)), strict=True)
+                        if floats(y)
+                    ]
+                    self.compare("jit", label, got, wanted, kind, "by its operations", places)
 
     # ---- layouts, values, devices
 

@@ -279,6 +279,40 @@ def parse(text: str, trusted: bool = False) -> Unit:
     return Unit(text, signature, _body(kernels[0]), calls, tuple(declared.shared), trusted)
 
 
+def passed(text: str) -> list[str]:
+    """The types of a text's kernel's parameters as launches pass them, without names and aliases: structs as declared.
+
+    >>> text = "typedef float T; struct Pair { T a, b; };"
+    >>> passed(text + ' extern "C" __global__ void f(const T* x, unsigned n, Pair p) {}')
+    ['const float*', 'unsigned int', 'Pair { float a, b; }']
+    """
+    root = syntax_tree(text.encode())
+    aliases = declarations(root).typedefs
+    bodies: dict[str, str] = {}
+    for node in walk(root):
+        if node.type == "struct_specifier" and (body := node.child_by_field_name("body")) is not None:
+            bodies[text_of(node.child_by_field_name("name"))] = text_of(body)
+
+    def declared(name: str, outer: tuple[str, ...] = ()) -> str:
+        if name not in bodies or name in outer:
+            return canonical(name, aliases)
+        members = re.sub(r"\w+", lambda word: declared(word[0], (*outer, name)), bodies[name])
+        return " ".join(f"{name} {members}".split())
+
+    types = []
+    for one in parse(text).signature.params:
+        words = (
+            (one.cxx or canonical(one.type_text, aliases))
+            if one.dtype is None
+            else dtypes.info(one.dtype).cxx
+        )
+        words = declared(words) if one.kind == "struct" else words
+        const = one.const and one.kind in ("pointer", "view")
+        end = {"pointer": "*", "table": "**", "view": f"[{one.ndim}]"}.get(one.kind, "")
+        types.append(f"{'const ' if const else ''}{words.rstrip('*')}{end}")
+    return types
+
+
 def _body(kernel: tree_sitter.Node) -> int:
     body = kernel.child_by_field_name("body")
     if body is None or not text_of(body).startswith("{"):

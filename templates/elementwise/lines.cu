@@ -1,5 +1,5 @@
 // y[i] = f(x0[i], x1[i], ...): every elementwise operation, every fused function, every derivative of either.
-// Inputs x* of any strides (one that is written in place is y0), scalars s*, outputs y*. The axes are `rows` (the
+// Inputs x* of any strides (one that is written in place is an output), scalars s*, outputs y*. The axes are `rows` (the
 // outer ones together) by `columns` (the inner one), along which an operand steps by 1, 0 or layout.step.
 // Launch: << lanes >> threads share a row; such a group owns `rows_piece` rows and `piece` columns of each. Groups of
 // columns lie along blockIdx.y, or along blockIdx.x where there is one row. No shared memory.
@@ -48,7 +48,7 @@
 <%- endmacro %>
 <% macro element(quick=false, mask=false) %>
 <% for x in inputs %>
-            const << x.compute >> a<< x.k >> = cast< << x.compute >> >(loaded(<< "y0" if x.inplace else "x%d" % x.k >>[<< at(x.k, x.step) | trim >>]));
+            const << x.compute >> a<< x.k >> = cast< << x.compute >> >(loaded(<< x.inplace or "x%d" % x.k >>[<< at(x.k, x.step) | trim >>]));
 <% endfor %>
 <% for line in body %>
             const << line.type >> << line.name >> = << line.quick if quick and loop.last else line.code >>;

@@ -1,5 +1,5 @@
 // Common to the elementwise kernels of a GPU: the memory of a program's operands, and the expression as a function
-// of one element of each input. An input is "one" where it is a single element; one that is `inplace` is the memory of y0.
+// of one element of each input. An input is "one" where it is a single element; `inplace` names the output whose memory it is.
 // `totals` are values that a kernel sums instead of storing them, in t0, t1, ...
 <% macro parameters() %>
 <% for x in inputs if not x.inplace %>
@@ -16,7 +16,7 @@
 <% endfor %>
 <%- endmacro %>
 <# The members of Memory and Same, in a kernel. #>
-<% macro memory() %><% for x in inputs %><< "y0" if x.inplace else "x%d" % x.k >>, <% endfor %><% for y in outputs %>y<< loop.index0 >>, <% endfor %><% for t in totals %>t<< loop.index0 >>, <% endfor %><% endmacro %>
+<% macro memory() %><% for x in inputs %><< x.inplace or "x%d" % x.k >>, <% endfor %><% for y in outputs %>y<< loop.index0 >>, <% endfor %><% for t in totals %>t<< loop.index0 >>, <% endfor %><% endmacro %>
 <% macro same() %><% for x in inputs if x.access == "one" %>cast< << x.compute >> >(memory.x<< x.k >>[0]), <% endfor %><% for type in scalars %>s<< loop.index0 >>, <% endfor %><% endmacro %>
 
 <% include "lib/pack.cuh" %>

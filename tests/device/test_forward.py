@@ -17,6 +17,7 @@ from tape_support import f64
 import cukern as ck
 from cukern.autodiff import forward
 from cukern.autodiff.tape import Tape
+from cukern.nn import fused
 from cukern.testing import assert_close
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -458,3 +459,43 @@ def test_derived_rules_agree_with_the_others(f: Callable[..., Any], monkeypatch:
     for record in tape._records:
         forward.push(record, tangents)
     assert_close(forward.results([y], tangents, [t])[0], want)
+
+
+@pytest.mark.parametrize("centered", [True, False])
+def test_tangents_of_norms_are_few_kernels(
+    device: ck.Device, centered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The composition runs twice or three times; later calls repeat its kernels."""
+    calls = []
+
+    def noted(*args: Any) -> Any:
+        calls.append(1)
+        return ck.jvp(*args)
+
+    monkeypatch.setattr(fused, "jvp", noted)
+    rng = np.random.default_rng(0)
+
+    def norm(x: Any) -> Any:
+        if centered:
+            return ck.nn.layer_norm(x, 48, weight, bias, eps=0.25)
+        return ck.nn.rms_norm(x, 48, weight, eps=0.25)
+
+    def square(x: Any) -> Any:
+        return (norm(x) ** 2).sum()
+
+    weight, bias = (ck.asarray(rng.standard_normal(48)) for _ in range(2))
+    for turn in range(5):
+        x, t = rng.standard_normal((2, 20, 48))
+        apart, moved = (one - one.mean(1, keepdims=True) * centered for one in (x, t))
+        variance = (apart**2).mean(1, keepdims=True) + 0.25
+        slope = moved - apart * (apart * moved).mean(1, keepdims=True) / variance
+        wanted = slope / np.sqrt(variance) * weight.numpy()
+        given = [ck.asarray(x)], [ck.asarray(t)]
+        _, tangent = ck.jvp(norm, *given)
+        np.testing.assert_allclose(tangent.numpy(), wanted, rtol=1e-9, atol=1e-12)
+        _, (product,) = ck.hvp(square, *given)
+        low, high = (ck.grad(square)(ck.asarray(x + step * t)).numpy() for step in (-1e-5, 1e-5))
+        np.testing.assert_allclose(product.numpy(), (high - low) / 2e-5, rtol=1e-6, atol=1e-7)
+        if turn == 2:  # on a GPU the third records them
+            calls.clear()
+    assert not calls

@@ -525,6 +525,40 @@ def test_gathers_and_sums_of_segments_are_repeated(device: ck.Device) -> None:
             messages(x, source + 5, target)
 
 
+#: Functions with kernels of their own, what is launched in a jitted function that adds 1, and by their gradients.
+LAYERS: dict[str, tuple[Callable[..., Any], str]] = {
+    "layer norm": (lambda x: ck.nn.layer_norm(x, 32), "layer_norm"),
+    "RMS norm": (lambda x: ck.nn.rms_norm(x, 32), "rms_norm"),
+    "softmax": (ck.softmax, "softmax"),
+    "cumulative sum": (lambda x: ck.cumsum(x, axis=1), "cumsum"),
+    "order": (lambda x: ck.argsort(x, axis=1), "sort"),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_kernels_of_layers_are_repeated(device: ck.Device, name: str) -> None:
+    function, launched = LAYERS[name]
+    calls = []
+
+    @ck.jit
+    def f(x: ck.Array) -> ck.Array:
+        calls.append(1)
+        return function(x.T) + 1
+
+    kernels = f.launches(made(32, 20))
+    assert [one.name for one in kernels] == [launched, "add"]
+    for seed in range(4):
+        x = made(32, 20, seed=seed)
+        agree(f(x), function(x.T) + 1)
+    assert len(calls) == 3
+    if name in ("layer norm", "softmax"):
+        gradient = ck.jit(lambda x: ck.grad(lambda x: (function(x) ** 2).sum())(x))
+        assert "more at most" in gradient.explain(made(20, 32))
+        for seed in range(3):
+            x = made(20, 32, seed=seed)
+            agree(gradient(x), gradient.__wrapped__(x))  # type: ignore[attr-defined]
+
+
 def test_errors_leave_nothing_open(device: ck.Device) -> None:
     @ck.jit
     def f(x: ck.Array) -> ck.Array:
@@ -579,6 +613,7 @@ def test_the_text_and_the_table_show_each_launch(device: ck.Device) -> None:
         assert name in text
     assert text.count("__global__") == 3
     lines = table.splitlines()
+    assert lines.pop() == "memory: 14,000 bytes of arguments, and 12,800 more at most"
     assert len(lines) == 5 and "float32[40,50] float32[50,30]" in lines[2]
     here = f.__wrapped__.__code__.co_firstlineno  # type: ignore[attr-defined]
     assert [line.rsplit(":", 1)[1] for line in lines[1:]] == [str(here + k) for k in (2, 2, 3, 3)]

@@ -203,3 +203,30 @@ def test_arguments_that_are_none() -> None:
         kernelcheck(ck.negative, [ck.asarray([1.0])], dtypes=["int32"], sizes=[])
     with pytest.raises(ZeroDivisionError):
         kernelcheck(lambda x: x / (1 // 0), [ck.asarray([1.0])])
+
+
+def test_kernels_of_jit_are_watched_and_compared_with_the_operations() -> None:
+    def both(x: ck.Array) -> dict[str, ck.Array]:
+        y = ck.exp(x)
+        return {"given": x, "more": y + 1, "turned": (y * 2).T}
+
+    f, x = ck.jit(both), ck.asarray(np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3))
+    options: Any = {"order": 1, "dtypes": ["float32"], "sizes": []}
+    text = f.launches(x)[0].text()
+    f.replace(0, text.replace("a0 =", "a0 = 0 +"), x)
+    assert "as given, float32" in kernelcheck(f, [x], **options).cases
+    line = both.__code__.co_firstlineno + 2
+    f.replace(0, text.replace("y1[j] =", "y1[j] = (j == 5) +"), x)
+    with pytest.raises(KernelcheckError) as wrong:
+        kernelcheck(f, [x], **options)
+    (finding,) = wrong.value.findings
+    assert finding.kind == "jit" and finding.place == f"{__file__}:{line}"
+    assert finding.message.startswith("output 2, element (2, 1): ") and "1 of 12 elements" in finding.message
+    f.replace(0, text.replace("y0[j] =", "y0[j + 1] ="), x)
+    with pytest.raises(KernelcheckError) as outside:
+        kernelcheck(f, [x], **options)
+    finding = outside.value.findings[0]
+    assert finding.kind == "fault" and finding.place.startswith("<replacement of exp_add_multiply")
+    assert finding.message.startswith(
+        f"test_kernelcheck.py:{line - 1},{line}: exp_add_multiply_float32_1: out of b"
+    )

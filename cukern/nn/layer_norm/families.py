@@ -10,7 +10,7 @@ from ...array import Array
 from ...array.creation import zeros
 from ...array.layout import Layout
 from ...device import Device
-from ...kernel.plan import serial
+from ...kernel.plan import made, serial
 from ...launch.family import Family
 from . import reference
 from .problem import Normalization
@@ -70,10 +70,24 @@ def launch_forward(
     Rows that are not ``centered`` are divided by the root of their mean square. With a ``residual`` its sum with ``x``
     is normalized, and is the third result.
     """
+    name = "layer_norm" if centered else "rms_norm"
+    results: list[Array] = made(name, _forward, x, weight, bias, eps, columns, centered, residual)
+    return results
+
+
+def _forward(
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    eps: float,
+    columns: int,
+    centered: bool,
+    residual: Array | None,
+) -> list[Array]:
     (x, weight, bias, residual), (own, of_weight, of_bias, last) = _dense(x, weight, bias, residual)
     plan = LAYER_NORM(Normalization(own, of_weight, of_bias, columns, centered, residual=last))
-    made: list[Array] = plan(x, *(() if residual is None else (residual,)), weight, bias, eps)
-    return made
+    results: list[Array] = plan(x, *(() if residual is None else (residual,)), weight, bias, eps)
+    return results
 
 
 def launch_backward(
@@ -90,13 +104,32 @@ def launch_backward(
 
     The last two have shape (columns,), or are None unless ``wanted``.
     """
+    name = f"gradient of {'layer_norm' if centered else 'rms_norm'}"
+    gradients: list[Array | None] = made(
+        name, _backward, x, dy, weight, statistics, columns, wanted, centered, plus
+    )
+    dx, dweight, dbias = gradients
+    assert dx is not None
+    return dx, dweight, dbias
+
+
+def _backward(
+    x: Array,
+    dy: Array,
+    weight: Array | None,
+    statistics: Array,
+    columns: int,
+    wanted: tuple[bool, bool],
+    centered: bool,
+    plus: Array | None,
+) -> list[Array | None]:
     (x, dy, weight, plus), layouts = _dense(x, dy, weight, plus)
     problem = Normalization(
         layouts[0], layouts[2], None, columns, centered, dy=layouts[1], wanted=wanted, residual=layouts[3]
     )
     plan = GRADIENT(problem)
-    dx, dweight, dbias = plan(x, dy, weight, statistics, *(() if plus is None else (plus,)))
-    return dx, dweight, dbias
+    results: list[Array | None] = plan(x, dy, weight, statistics, *(() if plus is None else (plus,)))
+    return results
 
 
 def expect_backward(x: Array, columns: int, weighted: bool, centered: bool) -> None:

@@ -336,7 +336,6 @@ class BatchNorm(Module):
         )
 
     def extra_repr(self) -> str:
-        """The options that the parameters' shapes do not show."""
         return f"eps={self.eps}, momentum={self.momentum}"
 
 
@@ -385,7 +384,6 @@ class GroupNorm(Module):
         return group_norm(x, *own, activation=self.activation)
 
     def extra_repr(self) -> str:
-        """The options that the parameters' shapes do not show."""
         return f"groups={self.groups}, eps={self.eps}"
 
 

@@ -157,11 +157,9 @@ class _Recurrent(Module):
 
     @staticmethod
     def _step(of_x: Sequence[Any], of_h: Sequence[Any], state: Sequence[Any]) -> tuple[Any, ...]:
-        """See :data:`.recurrence.Step`."""
         raise NotImplementedError
 
     def extra_repr(self) -> str:
-        """The options that the parameters' shapes do not show."""
         return f"batch_first={self.batch_first}, dropout={self.dropout}, bidirectional={self.bidirectional}"
 
 

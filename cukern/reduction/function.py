@@ -429,7 +429,6 @@ class Reduce:
 
     @staticmethod
     def row_plan(problem: Any) -> Any:
-        """See :func:`.row_program.row_plan`."""
         from .row_program import row_plan  # many programs have none
 
         return row_plan(problem)

@@ -134,7 +134,6 @@ class Reducing:
 
     @property
     def device(self) -> Device:
-        """Where it is computed."""
         return self.operands[0].device
 
     @property
@@ -248,7 +247,6 @@ class Reducing:
 
     @property
     def features(self) -> dict[str, Any]:
-        """What its time depends on."""
         return {
             "reduction": self.reduction.name,
             "dtype": dtypes.info(self.operands[0].dtype).name,
@@ -260,7 +258,6 @@ class Reducing:
 
     @property
     def summary(self) -> str:
-        """The problem in a line."""
         of = "" if self.program.name in ("load", self.reduction.name) else f" of {self.program.name}"
         arrays = ", ".join(f"{dtypes.info(one.dtype).name} {one.shape}" for one in self.operands)
         onto = ", added to another array" if self.onto else ""

@@ -304,7 +304,6 @@ class MultiHeadAttention(Module):
         return ops.swapaxes(ops.reshape(x, (batch, length, self.heads, features // self.heads)), 1, 2)
 
     def extra_repr(self) -> str:
-        """The options that the parameters' shapes do not show."""
         return f"heads={self.heads}, dropout={self.dropout}"
 
 

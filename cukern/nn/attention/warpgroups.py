@@ -189,11 +189,9 @@ class Warpgroups(Forward, Fed):
         return why
 
     def narrower(self, problem: Attention) -> Self:
-        """See :class:`Fed`."""
         return self if self.workers <= 2 else replace(self.__class__(**self.table[128]), blocks=self.blocks)
 
     def shared(self, problem: Attention) -> int:
-        """Bytes of dynamic shared memory of a block."""
         size, value = (2 * whole_lines(n) for n in problem.head)
         tiles = self.tile_m * self.held * size + self.stages * self.tile_n * (size + value)
         return tiles + 1024 + self.ahead_size * self.ahead_stages

@@ -109,12 +109,10 @@ class Direct(Implicit):
 
     @classmethod
     def gemms(cls, problem: Convolution) -> list[Gemm]:
-        """See :class:`Implicit`."""
         x, weights = (one.layout for one in cls.arranged(problem))
         return problem.gemms(x, weights, cls.written(problem), weights_transposed=cls.width(problem) > 1)
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
-        """See :class:`Implicit`."""
         z, y, x = gemm.axes
         items, width, last = self.most_items, self.width(problem), gemm.output.channels_last
         while items > 1 and (items - 1) * x.step + 1 + (x.taps - 1) * abs(x.tap_step) > self.most_columns:
@@ -146,7 +144,6 @@ class _Walking(Walking, Implicit):
 
     @classmethod
     def gemm(cls, problem: Convolution) -> Gemm | None:
-        """See :class:`Walking`."""
         return next(iter(cls.gemms(problem)), None)
 
     @staticmethod
@@ -196,7 +193,6 @@ class Rows(_Walking):
 
     @classmethod
     def why_not(cls, gemm: Gemm, problem: Convolution, limits: Properties) -> str:
-        """See :class:`_Walking`."""
         last = gemm.image.channels_last and gemm.image.strides[1] == 1
         return "" if gemm.output.channels_last == last else "for image and output in one memory order"
 
@@ -225,7 +221,6 @@ class Rows(_Walking):
         yield cls(width, items, packed > 1, ahead, rows, across, threads, resident)
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
-        """See :class:`Implicit`."""
         _, y, x = gemm.axes
         last, batch = gemm.output.channels_last, gemm.image.batch
         runs, bands = divide_up(x.pixels, self.items), divide_up(y.pixels, self.rows)
@@ -295,7 +290,6 @@ class Planes(_Walking):
 
     @classmethod
     def why_not(cls, gemm: Gemm, problem: Convolution, limits: Properties) -> str:
-        """See :class:`_Walking`."""
         _, y, x = gemm.axes
         if why := why_not_planes(gemm, problem.x):
             return why
@@ -316,7 +310,6 @@ class Planes(_Walking):
             yield cls(cls.columns_of_lane(columns), stages, stage)
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
-        """See :class:`Implicit`."""
         _, y, x = gemm.axes
         _, height, columns = gemm.image.size
         planes = gemm.image.batch * gemm.groups

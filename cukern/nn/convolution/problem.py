@@ -384,7 +384,6 @@ class Convolution(NamedTuple):
 
     @property
     def device(self) -> Device:
-        """Where it is computed."""
         return self.x.device
 
     @property
@@ -431,7 +430,6 @@ class Convolution(NamedTuple):
 
     @property
     def features(self) -> dict[str, Any]:
-        """What its time depends on."""
         gemms = self.gemms(self.x, self.weights, self.layout())
         one = max(gemms, key=lambda gemm: gemm.flops, default=None)
         return {
@@ -456,7 +454,6 @@ class Convolution(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The problem in a line."""
         what = "gradient of an image" if self.transposed else "convolution"
         return _summary(what, self.elem, self.x.shape, self.weights.shape, self.windows, view_of(self.x))
 
@@ -514,7 +511,6 @@ class WeightsGradient(NamedTuple):
 
     @property
     def device(self) -> Device:
-        """Where it is computed."""
         return self.image.device
 
     @property
@@ -556,7 +552,6 @@ class WeightsGradient(NamedTuple):
 
     @property
     def features(self) -> dict[str, Any]:
-        """What its time depends on."""
         gemm = self.gemm(self.output, self.image, self.layout())
         return {
             "dtype": dtypes.info(self.elem).name,
@@ -579,7 +574,6 @@ class WeightsGradient(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The problem in a line."""
         what = "gradient of weights"
         return _summary(what, self.elem, self.image.shape, self.shape, self.windows, view_of(self.image))
 

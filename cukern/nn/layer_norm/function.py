@@ -355,7 +355,6 @@ class LayerNorm(Module):
         return layer_norm(x, *own) if residual is None else add_layer_norm(x, residual, *own)
 
     def extra_repr(self) -> str:
-        """The options that the parameters' shapes do not show."""
         return f"{self.normalized_shape}, eps={self.eps}"
 
 

@@ -109,7 +109,6 @@ class RMSNorm(Module):
         return rms_norm(x, *own) if residual is None else add_rms_norm(x, residual, *own)
 
     def extra_repr(self) -> str:
-        """The options that the parameters' shapes do not show."""
         return f"{self.normalized_shape}, eps={self.eps}"
 
 

@@ -85,7 +85,6 @@ class Pooling:
 
     @property
     def features(self) -> dict[str, Any]:
-        """What its time depends on."""
         return {
             "dtype": dtypes.info(self.dtype).name,
             "maximum": self.maximum,
@@ -100,7 +99,6 @@ class Pooling:
 
     @property
     def summary(self) -> str:
-        """The problem in a line."""
         what = f"{'gradient of ' if self.gradient else ''}{'max' if self.maximum else 'average'} pooling"
         order = "channels last" if self.channels_last else "channels first"
         kernel, stride = (" x ".join(map(str, pair)) for pair in (self.windows.kernel, self.windows.stride))

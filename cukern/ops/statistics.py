@@ -145,7 +145,7 @@ class _Sample:
         """The two middle elements of each row, (..., 1), of which one is NaN if the row contains NaN."""
         middle = self.n // 2
         if not self.tracked and (pair := _middle_elements(self.rows, middle)) is not None:
-            return pair  # type: ignore[no-any-return]
+            return pair
         if not self.tracked and selects(self.rows):
             both = middle_of_sorted(self.rows)
             return both[..., :1], both[..., 1:]

@@ -86,12 +86,12 @@ def count_nonzero(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> 
     2
     """
     if type(x) is Array and axis is None and not keepdims and (count := _counted(x, 0)) is not None:
-        return count  # type: ignore[no-any-return]
+        return count
     x = array_or_symbol(x, "count_nonzero")
     axes = normalize_axes(axis, x.ndim, "count_nonzero")
     every = isinstance(x, Array) and len(axes) == x.ndim
     count = _counted(x, x.ndim if keepdims else 0) if every else None
-    return _nonzero(x, axes, dtypes.int64, bool(keepdims)) if count is None else count  # type: ignore[no-any-return]
+    return _nonzero(x, axes, dtypes.int64, bool(keepdims)) if count is None else count
 
 
 @public

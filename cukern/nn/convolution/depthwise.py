@@ -15,12 +15,7 @@ from ...kernel.sizes import ACCESS, divide_up
 from ...launch import cost
 from ...launch.params import Params
 from ...launch.variant import Launch
-from .arrangement import (
-    Arranged,
-    channels_last,
-    packed_channels,
-    widest_pack,
-)
+from .arrangement import Arranged, channels_last, packed_channels, widest_pack
 from .problem import Convolution, Gemm, WeightsGradient, operand_steps
 from .tma import LINE
 from .variants import Implicit, constants_of

@@ -14,11 +14,7 @@ from ...launch import cost
 from ...launch.params import Params
 from ...launch.variant import Launch, Plan, Variant, prepared
 from .arrangement import PLANE, TAPS, Pipeline, is_packed, packed_channels, plane_of, taps_of, widest_pack
-from .depthwise import (
-    Walking,
-    why_not_few,
-    why_not_planes,
-)
+from .depthwise import Walking, why_not_few, why_not_planes
 from .problem import Gemm, WeightsGradient
 from .tma import LINE, image_tiles
 

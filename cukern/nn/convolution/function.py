@@ -8,9 +8,8 @@ from typing import Any
 from ... import namespace as ops
 from ...array import Array
 from ...cache import Cache, options_key
-from ...elementwise.operands import require_array, require_arrays
 from ...ops.padding import folded
-from ..fused import Activation, common_dtype, is_int, layouts_of, of_axes, require_activation, several
+from ..fused import Activation, in_common_dtype, is_int, layouts_of, of_axes, require_activation, several
 from .operation import applied
 from .problem import Windows
 
@@ -25,9 +24,7 @@ def _given(
     name: str, x: Any, weight: Any, bias: Any, axes: int, groups: Any, transposed: bool
 ) -> tuple[Array, Array, Array | None]:
     """The arrays of a call, in their common dtype."""
-    x, weight = require_arrays((x, weight), name, ("x", "weight"))
-    bias = None if bias is None else require_array(bias, name, "bias", x)
-    dtype = common_dtype(name, {"x": x, "weight": weight}, {"bias": bias})
+    x, weight, bias = in_common_dtype(name, {"x": x, "weight": weight}, {"bias": bias})
     if not is_int(groups):
         raise TypeError(f"{name}: groups: expected an int, got {groups!r}")
     if groups < 1:
@@ -50,8 +47,6 @@ def _given(
     filters = weight.shape[1] * groups if transposed else weight.shape[0]
     if bias is not None and bias.shape != (filters,):
         raise ValueError(f"{name}: bias: expected shape ({filters},), got {bias.shape}")
-    arrays = (x, weight, bias)
-    x, weight, bias = (None if one is None else ops.astype(one, dtype, copy=False) for one in arrays)
     return x, weight, bias
 
 

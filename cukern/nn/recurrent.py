@@ -238,6 +238,3 @@ class GRU(_Recurrent):
             raise TypeError(f"GRU: state: expected an array or None, got {type(state).__name__}")
         outputs, (h,) = self._run(x, None if state is None else (state,))
         return outputs, h
-
-
-__all__ = ["GRU", "LSTM"]

@@ -299,6 +299,3 @@ class Call(NamedTuple):
             None if blocks is None else blocks.kinds._planned(),
             None if blocks is None or blocks.bits is None else blocks.bits._planned(),
         )
-
-
-__all__ = ["MOST", "Attention", "Call", "Head", "Options", "are_packs", "dense", "joined", "like"]

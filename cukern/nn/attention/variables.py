@@ -146,6 +146,3 @@ def _windows(staged: Staging, lookups: Sequence[Lookup], sizes: Sequence[int], u
     inputs = list(_inputs_of_windows(staged))
     values = [f"{x} * inverse" if k in unit.divided else x for k, x in zip(inputs, names, strict=True)]
     return {"lines": lines, "values": values, "inputs": inputs}
-
-
-__all__ = ["variables_of"]

@@ -14,13 +14,7 @@ from ...kernel.plan import serial
 from ...launch.family import Family
 from . import reference
 from .problem import Normalization
-from .variants import (
-    HOST_SLOTS,
-    GradientPacks,
-    GradientTwoPasses,
-    Registers,
-    TwoPasses,
-)
+from .variants import HOST_SLOTS, GradientPacks, GradientTwoPasses, Registers, TwoPasses
 
 #: Of layer norm, RMS norm, and group norm where registers hold a group.
 LAYER_NORM: Family[Normalization] = Family(
@@ -72,8 +66,7 @@ def launch_forward(
     """
     (x, weight, bias, residual), (own, of_weight, of_bias, last) = _dense(x, weight, bias, residual)
     plan = LAYER_NORM(Normalization(own, of_weight, of_bias, columns, centered, residual=last))
-    made: list[Array] = plan(x, *(() if residual is None else (residual,)), weight, bias, eps)
-    return made
+    return plan(x, *(() if residual is None else (residual,)), weight, bias, eps)
 
 
 def launch_backward(

@@ -378,5 +378,4 @@ def launch(x: Array, axes: Sequence[Band]) -> Array:
     if not x.size:
         with on(x.device):
             return new(problem.results)[0]
-    result: Array = RESAMPLING(problem)(x)
-    return result
+    return RESAMPLING(problem)(x)

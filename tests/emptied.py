@@ -12,15 +12,16 @@ from cukern.elementwise.function import Elementwise
 
 
 @contextmanager
-def emptied(*caches: dict[Any, Any]) -> Iterator[None]:
-    """Empties the caches before the with-block, and again after it."""
+def emptied(*caches: Any) -> Iterator[None]:
+    """Empties dicts, and functions of a cache of their own, before the with-block, and again after it."""
+    clears = [one.clear if isinstance(one, dict) else one.cache_clear for one in caches]
     try:
-        for one in caches:
-            one.clear()
+        for clear in clears:
+            clear()
         yield
     finally:
-        for one in caches:
-            one.clear()
+        for clear in clears:
+            clear()
 
 
 def elementwise_plans() -> list[dict[Any, Any]]:

@@ -136,7 +136,7 @@ class Level:
         """The array of all examples of ``x``; of one that has none, its repetition."""
         if self.holds(x):
             return x._value
-        return FUNCTIONS["broadcast_to"](x, (self.size, *x.shape))  # type: ignore[no-any-return]
+        return FUNCTIONS["broadcast_to"](x, (self.size, *x.shape))
 
     def batched(self, value: Array) -> Array:
         """The array of one example, of that of all."""

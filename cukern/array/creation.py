@@ -257,8 +257,7 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
 
 def _again(active: Any, function: Callable[..., Array], *args: Any) -> Array:
     """The result of a creation function, which a trace makes again by calling it with these arguments."""
-    result: Array = active.call(function, args, {})
-    return result
+    return active.call(function, args, {})
 
 
 def _empty(layout: Layout) -> Array:
@@ -449,7 +448,7 @@ def arange(
         raise TypeError(f"arange: dtype: expected numbers for more than two elements, got {wanted}")
     where = _device(device)
     if traced_threads and (active := trace()) is not None:
-        return active.call(arange, (low, high, step), {"dtype": wanted, "device": where})  # type: ignore[no-any-return]
+        return active.call(arange, (low, high, step), {"dtype": wanted, "device": where})
     if not whole and not all(isinstance(n, int) for n in (low, high, step)):
         return _on(where, np.arange(low, high, step).astype(wanted))
     if max(abs(low), abs(high), abs(step)) < 2**62:
@@ -489,7 +488,7 @@ def eye(
     kind = bool if dtypes.info(wanted).extension else wanted
     where = _device(device)
     if traced_threads and (active := trace()) is not None:
-        return active.call(eye, (N, M, k, wanted), {"device": where})  # type: ignore[no-any-return]
+        return active.call(eye, (N, M, k, wanted), {"device": where})
     if where.addressable and kind is wanted:
         if type(N) is not int or type(k) is not int or M is not None or not -N < k < N:
             return Array._wrap(np.eye(N, M, k, wanted), where)
@@ -518,7 +517,7 @@ def tri(
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = _device(device)
     if traced_threads and (active := trace()) is not None:
-        return active.call(tri, (N, M, k, wanted), {"device": where})  # type: ignore[no-any-return]
+        return active.call(tri, (N, M, k, wanted), {"device": where})
     if allows_numpy(where):
         return _built(where, wanted, lambda xp: xp.tri(N, M, k, dtype=bool))
     return _triangle(N, N if M is None else M, k, where).astype(wanted, copy=False)

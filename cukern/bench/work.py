@@ -12,8 +12,8 @@ from ..device.precision import matmul_precision
 from ..elementwise.fuse import fuse
 from ..function import Function
 from ..nn.layer_norm.function import layer_norm
+from ..nn.linear import matmul_add_relu
 from ..nn.lltm import lltm_cell, lltm_gates
-from ..nn.matmul_add_relu import matmul_add_relu
 
 
 @fuse

@@ -34,7 +34,7 @@ _FAMILIES = (
     "nn.layer_norm.families",
     "nn.pooling.families",
     "nn.resampling.families",
-    "nn.channel_norm.families",
+    "nn.channel_norm.function",
     "quant.families",
 )
 #: Seconds of the measurement of one variant at most, and batches of launches at least.

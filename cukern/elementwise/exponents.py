@@ -96,7 +96,7 @@ def frexp(x: Any, /) -> tuple[Array, Array]:
     if a.dtype in dtypes.COMPLEX:
         raise TypeError(f"frexp: x: expected real numbers, got {a.dtype}")
     if a.dtype.kind == "f" and (parts := _FREXP(a)) is not None:
-        return parts  # type: ignore[no-any-return]
+        return parts
     mantissa, exponent = _parts(a)
     return mantissa, exponent
 

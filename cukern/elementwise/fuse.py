@@ -339,7 +339,7 @@ class Fused(Generic[P, R]):
         for kernel in traced.kernels:
             values += kernel.run(values, scalars)
         if isinstance(traced.outputs, (Expr, Reduced)):
-            return values[traced.places[0]]  # type: ignore[no-any-return]
+            return values[traced.places[0]]
         result: R = traced.rebuilt([values[k] for k in traced.places])
         return result
 

@@ -545,7 +545,7 @@ class Launches(trace_hooks.Trace):
     def pieces(self, node: Node, shape: tuple[int, ...]) -> tuple[Piece, ...]:
         """An expression of joined arrays as one joined array."""
         if node.kind == "pieces" and node.value.shape == shape:
-            return node.value.boxes  # type: ignore[no-any-return]
+            return node.value.boxes
         with tracing(self.name, self._shapes):
             parts = [(box, Expr(node, shape)[box]) for box in boxes.common(pieces_of((node,)), shape)]
         return tuple([Piece(box, part.node, part.shape, all_of(part.shape)) for box, part in parts])

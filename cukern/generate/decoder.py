@@ -45,10 +45,8 @@ def _product(x: Array | Planes | Normed, w: Any, exact: bool = False) -> Array:
         if exact or rows <= MOST_ROWS or serial(x.device):
             return quant.linear(x, w, exact=exact)
         # Tensor cores multiply the many rows of a prompt; the rounding is about that of fewer rows to 8 bits.
-        half: Array = quant.linear(x.astype(dtypes.bfloat16), w).astype(dtypes.float32)
-        return half
-    wide: Array = nn.linear(x.astype(w.dtype, copy=False), w).astype(dtypes.float32, copy=False)
-    return wide
+        return quant.linear(x.astype(dtypes.bfloat16), w).astype(dtypes.float32)
+    return nn.linear(x.astype(w.dtype, copy=False), w).astype(dtypes.float32, copy=False)
 
 
 class Decoder:
@@ -234,8 +232,7 @@ class Decoder:
         joined = ops.reshape(ops.swapaxes(heads, 1, 2), (-1, rows[0]))
         if kind is not None:
             return planes.rounded(joined.contiguous(), kind)
-        wide: Array = joined.astype(dtypes.float32, copy=False)
-        return wide
+        return joined.astype(dtypes.float32, copy=False)
 
     def _network(self, y: Array | Planes | Normed, layer: Layer) -> Array | Planes:
         """The result of a block's network, in the form that the product with its last matrix takes."""
@@ -246,8 +243,7 @@ class Decoder:
         kind = self._kind(gate.shape[0] * gate.shape[1], [layer.down])
         if kind is not None:
             return gated_planes(gate, up, hyper.activation, kind)
-        result: Array = _gated(gate, up, hyper.activation)
-        return result
+        return _gated(gate, up, hyper.activation)
 
     def __repr__(self) -> str:
         hyper = self.hyper

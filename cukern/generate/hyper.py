@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ARCHITECTURES", "HyperParameters"]
-
 #: The known architectures, and whether the elements of a rotated pair lie side by side.
 ARCHITECTURES = {
     "llama": True,
@@ -146,8 +144,7 @@ class _Entries:
         return self.real(name, default) if stated or self.architecture == "gemma2" else None
 
     def text(self, name: str, default: str) -> str:
-        value: str = self._get(name, str, default, "a string")
-        return value
+        return self._get(name, str, default, "a string")
 
     def has(self, name: str) -> bool:
         return f"{self.architecture}.{name}" in self.metadata

@@ -5,6 +5,7 @@ On GPUs they let the next kernel begin at once, and quantise activations to 8 bi
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from .. import dtypes
@@ -67,11 +68,7 @@ def add_norm(
     threads = 1 if serial(device) else min(_ROW_THREADS, most)
     rows = x.size // columns
     with on(device):
-        y = (
-            planes_like(rows, columns, kind, device)
-            if kind is not None
-            else empty(x.shape, dtypes.float32, device)
-        )
+        y, outputs = _result(x.shape, kind, device)
         function = compiled(
             _ADD_NORM,
             device,
@@ -85,7 +82,6 @@ def add_norm(
             kind=None if kind is None else kind.header,
         )
         given = (x, delta, post, weight)
-        outputs = (None, *y[:2]) if isinstance(y, Planes) else (y._data, None, None)
         if rows:
             launch(device, function, rows, threads, (*map(_data, given), *outputs, eps))
     x._bump("add_norm")
@@ -94,6 +90,15 @@ def add_norm(
 
 def _data(x: Array | None) -> Any:
     return None if x is None else x._data
+
+
+def _result(shape: tuple[int, ...], kind: Kind | None, device: Device) -> tuple[Any, tuple[Any, ...]]:
+    """A new result, of 8 bits if there is a ``kind`` of quantisation, and what kernels take of it."""
+    if kind is None:
+        y = empty(shape, dtypes.float32, device)
+        return y, (y._data, None, None)
+    planes = planes_like(math.prod(shape[:-1]), shape[-1], kind, device)
+    return planes, (None, *planes[:2])
 
 
 class HeadWeights(NamedTuple):
@@ -230,12 +235,7 @@ def attend(
         kind=None if kind is None else kind.header,
     )
     with on(device):
-        y: Array | Planes = (
-            empty((batch, width), dtypes.float32, device)
-            if kind is None
-            else planes_like(batch, width, kind, device)
-        )
-        outputs = (None, *y[:2]) if isinstance(y, Planes) else (y._data, None, None)
+        y, outputs = _result((batch, width), kind, device)
         arrays = (*map(_data, (*projected, *weights, table, lengths, cache.keys, cache.values)), *outputs)
         steps = (one._data.strides[0] // one.itemsize for one in projected)
         window = cache.capacity if scores.window is None else scores.window

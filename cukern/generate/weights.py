@@ -82,8 +82,7 @@ class _Source:
 
     def vector(self, name: str, size: int) -> Array:
         # A copy is aligned, as kernels read it; the file's tensors may begin at any multiple of 8 bytes.
-        weights: Array = ops.astype(self.file.array(self.take(name, size), self.device), dtypes.float32)
-        return weights
+        return ops.astype(self.file.array(self.take(name, size), self.device), dtypes.float32)
 
     def optional(self, name: str, size: int) -> Array | None:
         return self.vector(name, size) if self.has(name) else None

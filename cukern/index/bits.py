@@ -73,7 +73,7 @@ def packbits(x: Any, /, axis: int | None = None, bitorder: Order = "big") -> Arr
     _check(bitorder, "packbits")
     where = axis if axis is None else normalize_axis(axis, x.ndim, "packbits")
     if (packed := _PACK(x, where, bitorder)) is not None:
-        return packed  # type: ignore[no-any-return]
+        return packed
     bits, dim = _with_last(x, axis, "packbits")
     return moveaxis(_packed(bits.contiguous(), bitorder), -1, dim)
 
@@ -120,7 +120,7 @@ def unpackbits(
     _check(bitorder, "unpackbits")
     where = axis if axis is None else normalize_axis(axis, x.ndim, "unpackbits")
     if (unpacked := _UNPACK(x, where, count, bitorder)) is not None:
-        return unpacked  # type: ignore[no-any-return]
+        return unpacked
     shifts = _bit_shifts(bitorder, x)
     rows, dim = _with_last(x, axis, "unpackbits")
     bits = bitwise_and(bitwise_right_shift(expand_dims(rows, -1), shifts), 1)

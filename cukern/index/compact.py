@@ -76,7 +76,7 @@ def flat_indices(flags: Array, tile: int | None = None, block: int | None = None
         block: threads per block, 1 or a multiple of 32.
     """
     if tile is None and (found := FLAT(flags)) is not None:
-        return found  # type: ignore[no-any-return]
+        return found
     if tile is None and block is None and flags.device.style != "serial" and 0 < flags.size <= _FEW:
         return flat_indices_of_few(flags)
     indices = _compacted(flags, tile, block, False, False, True)[1]

@@ -67,7 +67,7 @@ def _scanned(scan: str, xs: Sequence[Array], axis: int, value: DType, reverse: b
         from .scan_variants import Scanning
 
         plan = _PLANS.keep(key, SCAN(Scanning(*key)))
-    return plan(*sources)  # type: ignore[no-any-return]
+    return plan(*sources)
 
 
 def _prepared(x: Array, axis: int | None, name: str, flat: bool) -> tuple[Array, int]:

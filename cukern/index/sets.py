@@ -277,7 +277,7 @@ def isin(
         if not among.size:
             return full(elements.shape, bool(invert), dtypes.bool_, elements.device)
         if (inside := _looked_up(elements, among, bool(invert))) is not None:
-            return inside  # type: ignore[no-any-return]
+            return inside
         ordered = sort(among, axis=None)
         out = Array._wrap(allocate(elements.device, elements.shape, dtypes.bool_), elements.device)
         out = search_into(out, ordered, None, elements.contiguous())

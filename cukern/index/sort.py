@@ -288,7 +288,7 @@ def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind
     _no_algorithm(kind, ("introselect",), "partition")
     indices = _checked_kth(kth, x, axis, "partition")
     if (parted := _PARTITION(x, indices, axis)) is not None:
-        return parted  # type: ignore[no-any-return]
+        return parted
     return sort(x, axis)
 
 
@@ -300,7 +300,7 @@ def argpartition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, k
     _no_algorithm(kind, ("introselect",), "argpartition")
     indices = _checked_kth(kth, x, axis, "argpartition")
     if (parted := _ARGPARTITION(x, indices, axis)) is not None:
-        return parted  # type: ignore[no-any-return]
+        return parted
     return argsort(x, axis)
 
 

@@ -274,10 +274,10 @@ def take(
     if out is None and mode == "raise" and traced_threads and (active := trace()) is not None:
         if (rows := _rows(active, x, indices, axis)) is not None:
             return rows
-        return active.call(take, (x, indices, axis), {})  # type: ignore[no-any-return]
+        return active.call(take, (x, indices, axis), {})
     data = integers(indices, x, "take")
     if mode == "raise" and out is None and (by_host := _TAKE(x, data, axis)) is not None:
-        return by_host  # type: ignore[no-any-return]
+        return by_host
     if axis is None or (not x.ndim and axis in (0, -1)):
         x, axis = reshape(x, (-1,)), 0
     axis = normalize_axis(axis, x.ndim, "take")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -230,6 +230,10 @@ class Product:
             result += multiply(self._device, left, right)
         else:
             multiply(self._device, left, right, result)
+
+
+#: A product of matrices of given layouts, prepared at the first call for them.
+product = lru_cache(maxsize=8192)(Product)
 
 
 def readable(x: Array) -> Array:

@@ -166,7 +166,8 @@ def _saved(
     if end is None:
         plan.reads = note(prog, read, scalars, [y], plan.reads)
     else:
-        plan.reads = end.reduction.note(prog, read, scalars, end, y, plan.reads)
+        own = end.axes, end.keepdims, end.parameter
+        plan.reads = end.reduction.note(prog, read, scalars, *own, y, plan.reads)
     return y
 
 

@@ -108,14 +108,14 @@ def _product(a: Array, b: Array) -> Array:
         layouts = a._layout or a._planned(), b._layout or b._planned()
         if fits_library(*layouts):
             family, problem = product_family()
-            return family(problem(*layouts))(a, b)  # type: ignore[no-any-return]
+            return family(problem(*layouts))(a, b)
     if own:
         shape = (*broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]]), a.shape[-2], b.shape[-1])
         if a.size and b.size:
             raise LaunchError(f"matmul: kernels have no product of shapes {a.shape} and {b.shape}: too large")
         return full(shape, 0, a.dtype, a.device)
     if (result := HOST_PRODUCT(a.device, a._data, b._data)) is not None:
-        return result  # type: ignore[no-any-return]
+        return result
     with on(a.device):
         return Array._wrap(multiply(a.device, a._data, b._data), a.device)
 
@@ -264,7 +264,7 @@ def _by_vector(x1: Any, x2: Any) -> Array | None:
         return None
     if not _fit_with_vector(x1._layout or x1._planned(), x2._layout or x2._planned()):
         return None
-    return _DOT(x1, x2)  # type: ignore[no-any-return]
+    return _DOT(x1, x2)
 
 
 @lru_cache(maxsize=4096)
@@ -646,7 +646,7 @@ def vdot(x1: Array, x2: Array, /) -> Array:
             return result
     x1, x2 = require_arrays((x1, x2), "vdot", ("x1", "x2"))
     if (result := _vdot(x1, x2)) is not None:
-        return result  # type: ignore[no-any-return]
+        return result
     return vecdot(ravel(x1), ravel(x2))
 
 
@@ -665,5 +665,5 @@ def kron(x1: Array, x2: Array, /) -> Array:
     right = reshape(x2, tuple(n for size in sizes[1] for n in (1, size)))
     shape = tuple(a * b for a, b in zip(*sizes, strict=True))
     if (result := _kronecker(left, right, shape, times=x2.size)) is not None:
-        return result  # type: ignore[no-any-return]
+        return result
     return reshape(left * right, shape)

@@ -6,22 +6,14 @@ from . import activations, functional, init
 from .activations import *  # noqa: F403
 from .attention.cache import KeyValueCache
 from .attention.module import MultiHeadAttention
-from .convolution.module import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-)
+from .convolution.module import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .dropout import Dropout
 from .embedding import Embedding
 from .functional import *  # noqa: F403
-from .layer_norm.function import LayerNorm
-from .layer_norm.rms import RMSNorm
+from .layer_norm.function import LayerNorm, RMSNorm
 from .linear import Linear
 from .lltm import LLTM, LLTMCell
-from .module import Module, Parameter
+from .module import Module, Parameter, Sequential
 from .normalization import BatchNorm, GroupNorm
 from .pooling.module import (
     AdaptiveAvgPool1d,
@@ -40,7 +32,6 @@ from .pooling.module import (
 from .rearrange import Pad, PixelShuffle, PixelUnshuffle
 from .recurrent import GRU, LSTM
 from .resampling.function import Upsample
-from .sequential import Sequential
 
 __all__ = [
     "GRU",

@@ -43,8 +43,7 @@ class Activation(Module):
 
     def forward(self, x: Array) -> Array:
         """The function of ``x``."""
-        result: Array = type(self)._function(x, *self.options.values())
-        return result
+        return type(self)._function(x, *self.options.values())
 
     def extra_repr(self) -> str:
         """The options."""
@@ -74,8 +73,7 @@ def _activation(
 
 
 def _gelu(x: Array, approximate: str) -> Array:
-    result: Array = ops.gelu_tanh(x) if approximate == "tanh" else ops.gelu(x)
-    return result
+    return ops.gelu_tanh(x) if approximate == "tanh" else ops.gelu(x)
 
 
 def glu(x: Array, axis: int = -1) -> Array:
@@ -101,8 +99,7 @@ def glu(x: Array, axis: int = -1) -> Array:
     axis = normalize_axis(axis, x.ndim, "glu")
     if x.shape[axis] % 2:
         raise ValueError(f"glu: x: expected an even size along axis {axis}, got shape {x.shape}")
-    result: Array = _gated(*ops.split(x, 2, axis=axis))
-    return result
+    return _gated(*ops.split(x, 2, axis=axis))
 
 
 @fuse
@@ -131,7 +128,7 @@ def swiglu(gate: Array, up: Array) -> Array:
     >>> ck.nn.swiglu(ck.asarray([0.0, 100.0]), ck.asarray([3.0, 2.0])).tolist()
     [0.0, 200.0]
     """
-    return _swiglu(gate, up)  # type: ignore[no-any-return]
+    return _swiglu(gate, up)
 
 
 @fuse

@@ -214,8 +214,7 @@ def nll_loss(
 def _of_nothing(table: Array, targets: Array, reduction: str) -> Array:
     """The loss of no elements, which depends only on ``table``."""
     rows = ops.reshape(ops.sum(table, axis=-1), targets.shape)
-    result: Array = reduced(rows, reduction)
-    return result
+    return reduced(rows, reduction)
 
 
 def class_losses(
@@ -246,8 +245,7 @@ def class_losses(
 def _every_class(logits: Array, terms: RowTerms, weight: Array | None) -> Array:
     """The mean over the classes of their weighted losses."""
     peak, rest = (ops.expand_dims(one, axis=-1) for one in (terms.peak, terms.rest))
-    result: Array = _mean_gap(logits, peak, rest, weight)
-    return result
+    return _mean_gap(logits, peak, rest, weight)
 
 
 @fuse
@@ -325,8 +323,7 @@ def binary_cross_entropy(
     require_reduction(name, reduction)
     probabilities, targets = require_same_shape(name, {"probabilities": probabilities, "targets": targets})
     _require_broadcast(name, probabilities, weight=weight)
-    loss: Array = _binary[reduction](probabilities, targets, weight)
-    return loss
+    return _binary[reduction](probabilities, targets, weight)
 
 
 def binary_cross_entropy_with_logits(
@@ -358,8 +355,7 @@ def binary_cross_entropy_with_logits(
     require_reduction(name, reduction)
     logits, targets = require_same_shape(name, {"logits": logits, "targets": targets})
     _require_broadcast(name, logits, weight=weight, pos_weight=pos_weight)
-    loss: Array = _binary_with_logits[reduction](logits, targets, weight, pos_weight)
-    return loss
+    return _binary_with_logits[reduction](logits, targets, weight, pos_weight)
 
 
 def _require_broadcast(name: str, x: Array, **weights: Array | None) -> None:
@@ -425,12 +421,3 @@ def kl_div(
     fused = (_divergence_of_logs if log_target else _divergence)["sum" if batch else reduction]
     loss: Array = fused(log_probabilities, targets)
     return ops.divide(loss, float(log_probabilities.shape[0])) if batch else loss
-
-
-__all__ = [
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cross_entropy",
-    "kl_div",
-    "nll_loss",
-]

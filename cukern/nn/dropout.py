@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -14,13 +13,10 @@ from ..array import Array
 from ..array.batched import in_progress
 from ..array.creation import ones, zeros
 from ..array.layout import fresh_layout, is_aligned
-from ..device import Device
-from ..device.interface import CompiledFunction
-from ..dtypes import DType
 from ..elementwise.operands import normalize_axis
 from ..function import Function
 from ..kernel import Kernel
-from ..kernel.plan import launch, new, on
+from ..kernel.plan import compiled, launch, new, on
 from ..kernel.sizes import ACCESS, divide_up, index_type
 from ..pytree import declare_leaf
 from ..random import Generator, default_rng
@@ -79,21 +75,13 @@ def drawn(name: str, argument: str, x: Array, rng: Generator | None, words: int)
     return Draw(generator._key, at, live)
 
 
-@cache
-def _bound(
-    device: Device, dtype: DType, index: str, width: int, aligned: bool, live: bool
-) -> CompiledFunction:
-    """The kernel for arrays of a dtype."""
-    options: Any = {"elem": dtype, "index": index, "width": width, "aligned": aligned, "live": live}
-    return _KERNEL.bind(device, **options).function
-
-
 def _launch(x: Array, p: float, draw: Draw) -> Array:
     if not x.size or p == 1:
         return zeros(x.shape, x.dtype, x.device)
     x = x.contiguous()
     width = max(4, ACCESS // x.itemsize)
-    function = _bound(x.device, x.dtype, index_type(x.size), width, is_aligned(x), draw.live is not None)
+    form = {"elem": x.dtype, "index": index_type(x.size), "width": width, "aligned": is_aligned(x)}
+    function = compiled(_KERNEL, x.device, **form, live=draw.live is not None)
     with on(x.device):
         (y,) = new((fresh_layout(x.device, x.dtype, x.shape),))
     threshold = min(round(p * _WORDS), _WORDS - 1)
@@ -120,14 +108,12 @@ class _Dropout(Function):
     @staticmethod
     def vmap(size: int, batched: tuple[bool, ...], x: Array, p: float, draw: Draw) -> Array:
         """All examples at once, which the draw is for."""
-        result: Array = _Dropout.apply(x, p, draw)
-        return result
+        return _Dropout.apply(x, p, draw)
 
 
 def dropped(x: Array, p: float, draw: Draw) -> Array:
     """:func:`dropout` of what a draw drops."""
-    result: Array = _Dropout.apply(x, p, draw)
-    return result
+    return _Dropout.apply(x, p, draw)
 
 
 def dropout(
@@ -222,6 +208,3 @@ def stream(rng: init.Rng | Generator) -> Generator:
     if isinstance(rng, Generator):
         return rng
     return default_rng([int(word) for word in init.generator(rng).integers(0, _WORDS, 4)])
-
-
-__all__ = ["Dropout", "dropout"]

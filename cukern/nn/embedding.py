@@ -36,7 +36,7 @@ def _require_row(name: str, padding_idx: object, rows: int) -> int:
         raise TypeError(f"{name}: padding_idx: expected an int or None, got {padding_idx!r}")
     if not -rows <= padding_idx < rows:  # type: ignore[operator]
         raise ValueError(f"{name}: padding_idx: expected a row in [{-rows}, {rows}), got {padding_idx!r}")
-    return int(padding_idx) % rows  # type: ignore[call-overload, no-any-return]
+    return int(padding_idx) % rows  # type: ignore[call-overload]
 
 
 def embedding(ids: Array, weight: Array, padding_idx: int | None = None) -> Array:
@@ -136,6 +136,3 @@ class Embedding(Module):
     def extra_repr(self) -> str:
         """The row that gets no gradient."""
         return "" if self.padding_idx is None else f"padding_idx={self.padding_idx}"
-
-
-__all__ = ["Embedding", "embedding", "one_hot"]

@@ -33,22 +33,13 @@ from .classification import (
     nll_loss,
 )
 from .convolution.fold import fold, unfold
-from .convolution.function import (
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-)
+from .convolution.function import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from .dropout import dropout
 from .embedding import embedding, one_hot
-from .layer_norm.function import add_layer_norm, layer_norm
-from .layer_norm.rms import add_rms_norm, rms_norm
-from .linear import linear
+from .layer_norm.function import add_layer_norm, add_rms_norm, layer_norm, rms_norm
+from .linear import linear, matmul_add_relu
 from .linear_cross_entropy import linear_cross_entropy
 from .lltm import lltm, lltm_cell
-from .matmul_add_relu import matmul_add_relu
 from .normalization import batch_norm, group_norm
 from .pooling.adaptive import (
     adaptive_avg_pool1d,

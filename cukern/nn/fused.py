@@ -17,8 +17,9 @@ from ..array.batched import Batched
 from ..array.layout import Layout
 from ..autodiff import recompute, tape
 from ..cache import Cache
+from ..elementwise.function import astype
 from ..elementwise.graph import Expr, input_node, tracing
-from ..elementwise.operands import bound
+from ..elementwise.operands import bound, require_arrays
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program, program, roots_from
 from ..function import Function
@@ -177,6 +178,26 @@ def common_dtype(
     return first.dtype if same else dtypes.result_type(*given.values())
 
 
+def in_common_dtype(
+    name: str, arrays: Mapping[str, Any], optional: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """The arguments of a call as arrays of one device in their common floating dtype; None for what is None.
+
+    Args:
+        name: the name of the called function.
+        arrays: its arguments by name; those that are no cukern arrays are converted.
+        optional: the arguments that may be None.
+
+    Raises:
+        TypeError, ValueError: as :func:`common_dtype`.
+    """
+    given = {**arrays, **{argument: one for argument, one in (optional or {}).items() if one is not None}}
+    given = dict(zip(given, require_arrays(given.values(), name, list(given)), strict=True))
+    dtype = common_dtype(name, given)
+    names = (*arrays, *(optional or ()))
+    return [astype(given[argument], dtype, copy=False) if argument in given else None for argument in names]
+
+
 def layouts_of(*arrays: object) -> tuple[Layout | None, ...] | None:
     """The layouts of arrays, on which checks of them depend, and None for None; None if one is neither."""
     layouts: list[Layout | None] = []
@@ -267,8 +288,7 @@ class _Pullback(Function):
     def jvp(ctx: Any, *tangents: Array | None) -> tuple[Array, ...]:
         own = ctx.reference, ctx.wanted, ctx.saved_arrays, list(tangents[3:])
         shared = isinstance(ctx.reference, _Shared)
-        made: tuple[Array, ...] = (ctx.reference.pushed_pull if shared else _pushed_pull)(*own)
-        return made
+        return (ctx.reference.pushed_pull if shared else _pushed_pull)(*own)
 
 
 def _pulled(reference: Callable[..., Any], wanted: tuple[bool, ...], *arrays: Array) -> tuple[Array, ...]:

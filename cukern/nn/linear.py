@@ -1,10 +1,13 @@
-"""The linear layer."""
+"""The linear layer, and the ReLU of a matrix product and a bias."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from .. import namespace as ops
 from ..array import Array
@@ -12,9 +15,9 @@ from ..array.layout import Layout
 from ..cache import Cache
 from ..device import Device
 from ..elementwise.fuse import Fused, fuse
-from ..elementwise.operands import require_array, require_arrays
+from ..function import checkpoint
 from . import init
-from .fused import Activation, common_dtype, layouts_of, require_sizes
+from .fused import Activation, in_common_dtype, layouts_of, require_sizes
 from .module import Module, Parameter
 
 
@@ -60,9 +63,7 @@ def linear(
     layouts = layouts_of(x, weight, bias)
     if layouts in _plain:
         return _fused(activation)(x, weight, bias)
-    x, weight = require_arrays((x, weight), "linear", ("x", "weight"))
-    bias = None if bias is None else require_array(bias, "linear", "bias", x)
-    dtype = common_dtype("linear", {"x": x, "weight": weight}, {"bias": bias})
+    x, weight, bias = in_common_dtype("linear", {"x": x, "weight": weight}, {"bias": bias})
     if weight.ndim != 2:
         raise ValueError(f"linear: weight: expected shape (outputs, inputs), got {weight.shape}")
     outputs, inputs = weight.shape
@@ -72,8 +73,6 @@ def linear(
         )
     if bias is not None and bias.shape != (outputs,):
         raise ValueError(f"linear: bias: expected shape ({outputs},), got {bias.shape}")
-    x, weight = ops.astype(x, dtype, copy=False), ops.astype(weight, dtype, copy=False)
-    bias = None if bias is None else ops.astype(bias, dtype, copy=False)
     by_rows = x.device.addressable or not x.is_contiguous  # NumPy takes a matrix in less time
     if x.ndim == 2 or (x.ndim > 2 and not by_rows):
         if layouts is not None and layouts == layouts_of(x, weight, bias):
@@ -81,6 +80,65 @@ def linear(
         return _fused(activation)(x, weight, bias)
     y = _fused(activation)(ops.reshape(x, (math.prod(x.shape[:-1]), inputs)), weight, bias)
     return ops.reshape(y, (*x.shape[:-1], outputs))
+
+
+@fuse
+def _sum_relu(lhs: Array, rhs: Array, bias: Array) -> Array:
+    return ops.relu(lhs @ rhs + bias)
+
+
+#: By strategy.
+_STRATEGIES: dict[str, Callable[[Array, Array, Array], Array]] = {
+    "save": _sum_relu,
+    "recompute": checkpoint(_sum_relu),
+}
+
+
+def matmul_add_relu(
+    lhs: Array, rhs: Array, bias: Array, *, strategy: Literal["save", "recompute"] = "save"
+) -> Array:
+    """The larger of ``lhs @ rhs + bias`` and 0, as one expression: see :func:`cukern.fuse`.
+
+    Args:
+        lhs: shape (..., M, K), a floating dtype.
+        rhs: shape (..., K, N).
+        bias: any shape that broadcasts with the product: a scalar, a row (N,), or full.
+            The batch axes of all three broadcast.
+        strategy: how the gradient finds the ReLU's mask: ``"save"`` saves the output,
+            ``"recompute"`` saves only the arguments and computes the output again.
+
+    Returns:
+        Shape (..., M, N), in the promoted dtype of the arguments.
+
+    Raises:
+        TypeError: an argument is not a floating array.
+        ValueError: the shapes do not fit, or there is no such strategy.
+
+    >>> import cukern as ck
+    >>> lhs, rhs = ck.asarray([[1.0, 2.0]]), ck.asarray([[3.0, -3.0], [4.0, -4.0]])
+    >>> ck.nn.matmul_add_relu(lhs, rhs, ck.asarray([0.5, 0.5])).tolist()
+    [[11.5, 0.0]]
+    """
+    name = "matmul_add_relu"
+    lhs, rhs, bias = in_common_dtype(name, {"lhs": lhs, "rhs": rhs, "bias": bias})
+    if strategy not in ("save", "recompute"):
+        raise ValueError(f"{name}: strategy: expected 'save' or 'recompute', got {strategy!r}")
+    for argument, one in (("lhs", lhs), ("rhs", rhs)):
+        if one.ndim < 2:
+            raise ValueError(f"{name}: {argument}: expected at least 2 axes, got shape {one.shape}")
+    if lhs.shape[-1] != rhs.shape[-2]:
+        raise ValueError(
+            f"{name}: rhs: expected {lhs.shape[-1]} rows, as many as lhs {lhs.shape} has columns, "
+            f"got {rhs.shape}"
+        )
+    try:
+        batch = np.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
+        np.broadcast_shapes((*batch, lhs.shape[-2], rhs.shape[-1]), bias.shape)
+    except ValueError:
+        raise ValueError(
+            f"{name}: shapes do not broadcast: lhs {lhs.shape}, rhs {rhs.shape}, bias {bias.shape}"
+        ) from None
+    return _STRATEGIES[strategy](lhs, rhs, bias)
 
 
 class Linear(Module):
@@ -122,6 +180,3 @@ class Linear(Module):
     def forward(self, x: Array) -> Array:
         """The outputs (..., outputs) of ``x`` (..., inputs)."""
         return linear(x, self.weight, self.bias, activation=self.activation)
-
-
-__all__ = ["Linear", "linear"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from .. import dtypes
@@ -12,19 +13,16 @@ from ..array import Array
 from ..array.creation import ones
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
-from ..cache import Cache
 from ..elementwise.fuse import fuse
-from ..elementwise.operands import require_array, require_arrays
+from ..elementwise.operands import require_array
 from ..kernel import Kernel
 from ..kernel.plan import Plan, on
 from ..kernel.sizes import divide_up
-from ..linear.blas import Product, readable
+from ..linear.blas import product, readable
 from . import losses
-from .fused import common_dtype, fused_vjp, is_int, require_ids
+from .fused import fused_vjp, in_common_dtype, is_int, require_ids
 from .linear import linear
 from .regression import require_reduction
-
-__all__ = ["linear_cross_entropy"]
 
 _replace = Kernel("nn/cross_entropy/replace.cu", name="cross_entropy_replace")
 #: Bytes of logits that are computed at a time, by default.
@@ -80,8 +78,7 @@ def linear_cross_entropy(
     x, weight, bias, targets = _checked(x, weight, bias, targets, reduction, chunks)
     mean, rows = reduction == "mean", targets.size
     if not rows or not weight.size:
-        result: Array = _composed(x, weight, bias, targets, mean)
-        return result
+        return _composed(x, weight, bias, targets, mean)
     if chunks is None:
         chunks = divide_up(rows * weight.shape[0] * x.dtype.itemsize, _AT_A_TIME)
     step = divide_up(rows, chunks)
@@ -99,9 +96,7 @@ def _checked(
         TypeError, ValueError, IndexError: as :func:`linear_cross_entropy`.
     """
     name = "linear_cross_entropy"
-    x, weight = require_arrays((x, weight), name, ("x", "weight"))
-    bias = None if bias is None else require_array(bias, name, "bias", x)
-    dtype = common_dtype(name, {"x": x, "weight": weight}, {"bias": bias})
+    x, weight, bias = in_common_dtype(name, {"x": x, "weight": weight}, {"bias": bias})
     require_reduction(name, reduction, ("mean", "sum"))
     if chunks is not None and not is_int(chunks):
         raise TypeError(f"{name}: chunks: expected an int or None, got {chunks!r}")
@@ -123,8 +118,6 @@ def _checked(
             f"got {targets.shape}"
         )
     rows = math.prod(targets.shape)
-    x, weight = ops.astype(x, dtype, copy=False), ops.astype(weight, dtype, copy=False)
-    bias = None if bias is None else ops.astype(bias, dtype, copy=False)
     return ops.reshape(x, (rows, inputs)), weight, bias, ops.reshape(targets.to_device(x.device), (rows,))
 
 
@@ -191,8 +184,7 @@ class _Sums:
         logits = linear(x, self._weight, self._bias)
         if not any(self._wanted):
             terms = losses.composed_terms(logits, targets)
-            rows: Array = ops.subtract(terms.rest, terms.chosen)
-            return rows
+            return ops.subtract(terms.rest, terms.chosen)
         rows, gaps = _losses_and_gaps(logits, targets.contiguous())
         with on(x.device):
             for i, like in enumerate((self._x, self._weight)):
@@ -214,8 +206,7 @@ def _losses_and_gaps(logits: Array, targets: Array) -> tuple[Array, Array]:
         peak, rest, chosen = (one.contiguous() for one in losses.composed_terms(logits, targets))
         one = ones(rest.shape, rest.dtype, rest.device)
         return ops.subtract(rest, chosen), losses.logits_d(logits, peak, rest, targets, one, -one)
-    key = (logits._planned(), targets._planned())
-    plan = _plans.get(key) or _plans.keep(key, _make_plan(*key))
+    plan = _plan(logits._planned(), targets._planned())
     assert plan.launch is not None
     with on(logits.device):
         rows = Array._made(plan.layouts[0])
@@ -223,11 +214,8 @@ def _losses_and_gaps(logits: Array, targets: Array) -> tuple[Array, Array]:
     return rows, logits
 
 
-_plans: Cache[tuple[Layout, Layout], Plan] = Cache()
-_products: Cache[tuple[Layout, Layout, Layout, bool, bool], Product] = Cache()
-
-
-def _make_plan(logits: Layout, targets: Layout) -> Plan:
+@lru_cache(maxsize=8192)
+def _plan(logits: Layout, targets: Layout) -> Plan:
     device, (rows, columns) = logits.device, logits.shape
     shape = losses.row_shape(logits, _LEAST_BLOCK, _BLOCK)
     function = _replace.bind(device, **losses.row_types(logits, targets), **shape).function
@@ -237,8 +225,5 @@ def _make_plan(logits: Layout, targets: Layout) -> Plan:
 
 def _multiply(gaps: Array, other: Array, out: Array, transposed: bool = False, add: bool = False) -> None:
     """Write ``gaps @ other``, or the product of the transpose of ``gaps``, to ``out``, or add it."""
-    key = (gaps._planned(), other._planned(), out._planned(), transposed, add)
-    product = _products.get(key)
-    if product is None:
-        product = _products.keep(key, Product(*key[:3], (transposed, False), add))
-    product(gaps, other, out)
+    layouts = gaps._planned(), other._planned(), out._planned()
+    product(*layouts, (transposed, False), add)(gaps, other, out)

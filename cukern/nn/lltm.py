@@ -17,9 +17,9 @@ from ..array import Array
 from ..array.creation import zeros
 from ..device import Device
 from ..elementwise.fuse import fuse
-from ..elementwise.operands import require_array, require_arrays
+from ..elementwise.operands import require_array
 from . import init
-from .fused import common_dtype, require_sizes
+from .fused import in_common_dtype, require_sizes
 from .linear import linear
 from .module import Module, Parameter
 from .recurrence import recurrence
@@ -41,46 +41,17 @@ def _lltm_step(of_x: Any, of_h: Any, state: Any) -> tuple[Any, ...]:
     return new_h, new_cell
 
 
-def lltm_cell_reference(
-    input: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
-) -> tuple[Array, Array]:
-    """:func:`lltm_cell` of checked arguments as a composition: for derivatives of higher order, and for tests."""
-    state = old_h.shape[1]
-    joined = ops.concat([old_h, input], axis=1)
-    gates = ops.add(ops.matmul(joined, ops.permute_dims(weights, (1, 0))), bias)
-    input_gate = ops.sigmoid(gates[:, :state])
-    output_gate = ops.sigmoid(gates[:, state : 2 * state])
-    candidate = ops.elu(gates[:, 2 * state :])
-    new_cell = ops.add(old_cell, ops.multiply(candidate, input_gate))
-    return ops.multiply(ops.tanh(new_cell), output_gate), new_cell
-
-
-def lltm_reference(
-    inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
-) -> tuple[Array, Array, Array]:
-    """:func:`lltm` of checked arguments: :func:`lltm_cell_reference` along the first axis of ``inputs``."""
-    h, cell = old_h, old_cell
-    outputs = []
-    for step in range(inputs.shape[0]):
-        h, cell = lltm_cell_reference(inputs[step], weights, bias, h, cell)
-        outputs.append(h)
-    return ops.stack(outputs, axis=0), h, cell
-
-
 def _checked(
     name: str, what: str, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
 ) -> list[Array]:
     """The arguments in one dtype, with checked shapes; errors call the first one ``what``."""
-    names = (what, "weights", "bias", "old_h", "old_cell")
-    taken = require_arrays((inputs, weights, bias, old_h, old_cell), name, names)
-    inputs, weights, bias, old_h, old_cell = taken
-    arrays = dict(zip(names, taken, strict=True))
-    dtype = common_dtype(name, arrays)
-    _require_inputs(name, what, inputs)
-    if old_h.ndim != 2:
-        raise ValueError(f"{name}: old_h: expected shape (batch, state), got {old_h.shape}")
-    batch, features = inputs.shape[-2:]
-    state = old_h.shape[1]
+    given = {what: inputs, "weights": weights, "bias": bias, "old_h": old_h, "old_cell": old_cell}
+    taken = in_common_dtype(name, given)
+    arrays = dict(zip(given, taken, strict=True))
+    _require_inputs(name, what, arrays[what])
+    if arrays["old_h"].ndim != 2:
+        raise ValueError(f"{name}: old_h: expected shape (batch, state), got {arrays['old_h'].shape}")
+    (batch, features), state = arrays[what].shape[-2:], arrays["old_h"].shape[1]
     expected = {
         "weights": (3 * state, state + features),
         "bias": (3 * state,),
@@ -90,15 +61,14 @@ def _checked(
     for argument, shape in expected.items():
         if arrays[argument].shape != shape:
             raise ValueError(
-                f"{name}: {argument}: expected shape {shape} for {what} {inputs.shape} and a state of "
+                f"{name}: {argument}: expected shape {shape} for {what} {arrays[what].shape} and a state of "
                 f"{state}, got {arrays[argument].shape}"
             )
-    return [ops.astype(one, dtype, copy=False) for one in arrays.values()]
+    return taken
 
 
 def _require_inputs(name: str, what: str, inputs: Array) -> None:
     """Raise unless ``inputs`` are the input of a step, or the inputs of at least one step."""
-    common_dtype(name, {what: inputs})
     if what == "input" and inputs.ndim != 2:
         raise ValueError(f"{name}: input: expected shape (batch, features), got {inputs.shape}")
     if what == "inputs" and (inputs.ndim != 3 or not inputs.shape[0]):
@@ -158,9 +128,9 @@ def lltm(
         "lltm", "inputs", inputs, weights, bias, old_h, old_cell
     )
     state = old_h.shape[1]
-    if not state:
-        return lltm_reference(inputs, weights, bias, old_h, old_cell)
     of_x = linear(inputs, weights[:, state:], bias)
+    if not state:  # no step has anything to compute
+        return of_x, old_h, old_cell
     outputs, (h, cell) = recurrence(_lltm_step, False, of_x, weights[:, :state], None, (old_h, old_cell))
     return outputs, h, cell
 
@@ -202,8 +172,7 @@ class LLTMCell(Module):
         """The new h and cell from an input (batch, features) and the old h and cell, zeros when None."""
         input = require_array(input, "lltm_cell", "input")
         _require_inputs("lltm_cell", "input", input)
-        old = self.initial_state(input.shape[0]) if state is None else state
-        return lltm_cell(input, self.weights, self.bias, *old)
+        return lltm_cell(input, self.weights, self.bias, *(state or self.initial_state(input.shape[0])))
 
 
 class LLTM(LLTMCell):
@@ -227,9 +196,6 @@ class LLTM(LLTMCell):
         """
         inputs = require_array(inputs, "lltm", "inputs")
         _require_inputs("lltm", "inputs", inputs)
-        old = self.initial_state(inputs.shape[1]) if state is None else state
-        outputs, h, cell = lltm(inputs, self.weights, self.bias, *old)
+        start = state or self.initial_state(inputs.shape[1])
+        outputs, h, cell = lltm(inputs, self.weights, self.bias, *start)
         return outputs, (h, cell)
-
-
-__all__ = ["LLTM", "LLTMCell", "lltm", "lltm_cell"]

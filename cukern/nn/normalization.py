@@ -66,7 +66,7 @@ def _of_all(level: Level, norm: Any, args: tuple[Any, ...], kwargs: dict[str, An
         or any(one is True for one in others)
         or any(map(level.holds, pytree.leaves((others, kwargs))))
     ):
-        return looped(level, norm, args, kwargs)  # type: ignore[no-any-return]
+        return looped(level, norm, args, kwargs)
     whole = level.front(x)
     made: Array = norm(ops.reshape(whole, (-1, *whole.shape[2:])), *others, **kwargs)
     return ops.reshape(made, whole.shape)
@@ -336,7 +336,6 @@ class BatchNorm(Module):
         )
 
     def extra_repr(self) -> str:
-        """The options that the parameters' shapes do not show."""
         return f"eps={self.eps}, momentum={self.momentum}"
 
 
@@ -385,8 +384,4 @@ class GroupNorm(Module):
         return group_norm(x, *own, activation=self.activation)
 
     def extra_repr(self) -> str:
-        """The options that the parameters' shapes do not show."""
         return f"groups={self.groups}, eps={self.eps}"
-
-
-__all__ = ["BatchNorm", "GroupNorm", "batch_norm", "group_norm"]

@@ -66,8 +66,7 @@ def pad(x: Array, padding: Widths, mode: str = "constant", value: float = 0.0) -
         x = x[tuple(slice(*one) for one in ends)]
         widths = [(max(0, a), max(0, b)) for a, b in widths]
     options: dict[str, Any] = {"constant_values": value} if mode == "constant" else {}
-    result: Array = ops.pad(x, widths, _MODES[mode], **options)
-    return result
+    return ops.pad(x, widths, _MODES[mode], **options)
 
 
 def _require_factor(name: str, x: Array, factor: int) -> Array:
@@ -171,6 +170,3 @@ class PixelUnshuffle(Module):
     def forward(self, x: Array) -> Array:
         """Neighbours of ``x`` as channels."""
         return pixel_unshuffle(x, self.factor)
-
-
-__all__ = ["Pad", "PixelShuffle", "PixelUnshuffle", "pad", "pixel_shuffle", "pixel_unshuffle"]

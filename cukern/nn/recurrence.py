@@ -17,12 +17,11 @@ from .. import namespace as ops
 from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
-from ..cache import Cache
 from ..elementwise.fuse import fuse
 from ..function import Function
 from ..kernel.plan import new, on, zeroed
 from ..launch.replayed import forked, replayed
-from ..linear.blas import Product
+from ..linear.blas import product
 from ..shape.copy import write
 from ..shape.known_views import items
 from .fused import fused_vjp
@@ -32,8 +31,8 @@ from .recurrent_step import Form, Launches, Step
 _fused: Callable[[Step], Callable[..., tuple[Array, ...]]] = functools.cache(fuse)
 
 
-#: What is prepared, by what it depends on.
-_launches: Cache[Form, Launches] = Cache()
+#: What is prepared for a form.
+_launches = functools.lru_cache(maxsize=8192)(Launches)
 
 
 class _Layer(NamedTuple):
@@ -75,7 +74,7 @@ class _Sequence:
         count, batch, width = of_x.shape
         states, size = len(layer.starts), layer.weight.shape[1]
         self.form = Form(step, of_x.device, of_x.dtype, batch, width, size, states, layer.bias is not None)
-        self.launches = _launches.get(self.form) or _launches.keep(self.form, Launches(self.form))
+        self.launches = _launches(self.form)
         self.count, self.of_x, self.layer = count, of_x, layer
         self.order = range(count)[:: -1 if backwards else 1]
         #: Where the state before and after step t is, among those of all steps and the start.
@@ -305,15 +304,7 @@ def _multiply(x: Array, times: Sequence[int], weight: Array, out: Array, plus: b
     """Write the products of some items of ``x`` and ``weight`` to those of ``out``, or add them to these."""
     some = slice(min(times), max(times) + 1)
     rows, to = (ops.reshape(one[some], (-1, one.shape[-1])) for one in (x, out))
-    key = (rows._planned(), weight._planned(), to._planned(), plus)
-    product = _products.get(key)
-    if product is None:
-        product = _products.keep(key, Product(*key[:3], add=plus))
-    product(rows, weight, to)
-
-
-#: By the layouts of the factors and of the result, and whether it is added to.
-_products: Cache[Any, Product] = Cache()
+    product(rows._planned(), weight._planned(), to._planned(), add=plus)(rows, weight, to)
 
 
 def reference(

@@ -157,11 +157,9 @@ class _Recurrent(Module):
 
     @staticmethod
     def _step(of_x: Sequence[Any], of_h: Sequence[Any], state: Sequence[Any]) -> tuple[Any, ...]:
-        """See :data:`.recurrence.Step`."""
         raise NotImplementedError
 
     def extra_repr(self) -> str:
-        """The options that the parameters' shapes do not show."""
         return f"batch_first={self.batch_first}, dropout={self.dropout}, bidirectional={self.bidirectional}"
 
 
@@ -240,6 +238,3 @@ class GRU(_Recurrent):
             raise TypeError(f"GRU: state: expected an array or None, got {type(state).__name__}")
         outputs, (h,) = self._run(x, None if state is None else (state,))
         return outputs, h
-
-
-__all__ = ["GRU", "LSTM"]

@@ -112,8 +112,7 @@ def mse_loss(prediction: Array, target: Array, reduction: str = "mean") -> Array
     """
     require_reduction("mse_loss", reduction)
     prediction, target = require_same_shape("mse_loss", {"prediction": prediction, "target": target})
-    loss: Array = _squared[reduction](prediction, target)
-    return loss
+    return _squared[reduction](prediction, target)
 
 
 def l1_loss(prediction: Array, target: Array, reduction: str = "mean") -> Array:
@@ -127,8 +126,7 @@ def l1_loss(prediction: Array, target: Array, reduction: str = "mean") -> Array:
     """
     require_reduction("l1_loss", reduction)
     prediction, target = require_same_shape("l1_loss", {"prediction": prediction, "target": target})
-    loss: Array = _absolute[reduction](prediction, target)
-    return loss
+    return _absolute[reduction](prediction, target)
 
 
 def huber_loss(prediction: Array, target: Array, delta: float = 1.0, reduction: str = "mean") -> Array:
@@ -148,8 +146,7 @@ def huber_loss(prediction: Array, target: Array, delta: float = 1.0, reduction: 
     _require_width("huber_loss", "delta", delta, 0.0)
     if not delta:
         raise ValueError("huber_loss: delta: expected a number above 0, got 0")
-    loss: Array = _huber[reduction](prediction, target, float(delta), 1.0)
-    return loss
+    return _huber[reduction](prediction, target, float(delta), 1.0)
 
 
 def smooth_l1_loss(prediction: Array, target: Array, beta: float = 1.0, reduction: str = "mean") -> Array:
@@ -166,8 +163,4 @@ def smooth_l1_loss(prediction: Array, target: Array, beta: float = 1.0, reductio
     _require_width("smooth_l1_loss", "beta", beta, 0.0)
     if not beta:
         return l1_loss(prediction, target, reduction)
-    loss: Array = _huber[reduction](prediction, target, float(beta), 1.0 / beta)
-    return loss
-
-
-__all__ = ["huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"]
+    return _huber[reduction](prediction, target, float(beta), 1.0 / beta)

@@ -42,13 +42,12 @@ class _Rows(NamedTuple):
 
 @declare_leaf
 class _Options(NamedTuple):
-    """What a launch needs to know besides its arrays; ``first`` is the first position where there are none."""
+    """What a launch needs to know besides its arrays."""
 
     rows: _Rows
     size: int
     interleaved: bool
     base: float
-    first: float
     inverse: bool = False
 
 
@@ -65,19 +64,9 @@ def _rows(shape: Sequence[int], shape_: Sequence[int]) -> _Rows | None:
 
 
 @lru_cache(maxsize=4096)
-def _prepared(
-    own: Layout,
-    aligned: bool,
-    kind: str,
-    place: str,
-    rows: _Rows,
-    size: int,
-    interleaved: bool,
-    base: float,
-    inverse: bool,
-) -> Prepared:
+def _prepared(own: Layout, aligned: bool, kind: str, place: str, options: _Options) -> Prepared:
     """The launch for arrays of a layout, which takes them, the result, and the tables or the first position."""
-    features, half = own.shape[-1], size // 2
+    rows, features, half = options.rows, own.shape[-1], options.size // 2
     width = math.gcd(ACCESS // own.dtype.itemsize, half, features - 2 * half) if aligned else 1
     turn = min(_TURN, rows.outer * rows.inner)
     bound = _KERNEL.bind(
@@ -90,16 +79,16 @@ def _prepared(
         turn=turn,
         count=half,
         features=features,
-        interleaved=interleaved,
-        inverse=inverse,
-        slope=-math.log2(base) / half,
+        interleaved=options.interleaved,
+        inverse=options.inverse,
+        slope=-math.log2(options.base) / half,
     )
     slots = half // width + divide_up(features - 2 * half, 2 * width)
     threads = slots * rows.places * divide_up(rows.outer * rows.inner, turn)
     return bound.function.prepare((divide_up(threads, _BLOCK), 1, 1), (_BLOCK, 1, 1), 0, tuple(rows))
 
 
-def _launch(x: Array, options: _Options, tables: Sequence[Array]) -> Array:
+def _launch(x: Array, options: _Options, first: float, tables: Sequence[Array]) -> Array:
     x = x.contiguous()
     own = x._layout or x._planned()
     kind = ("first", "positions", "tables")[len(tables)]
@@ -107,28 +96,27 @@ def _launch(x: Array, options: _Options, tables: Sequence[Array]) -> Array:
     with on(x.device):
         (y,) = new((fresh_layout(x.device, own.dtype, own.shape),))
         if own.size:
-            rows, size, interleaved, base, first, inverse = options
-            run = _prepared(own, is_aligned(x), kind, place, rows, size, interleaved, base, inverse)
+            run = _prepared(own, is_aligned(x), kind, place, options)
             run(*operands(x.device, (x, y, *tables)), *(() if tables else (first,)))
     return y
 
 
 class _Rotary(Function):
-    """Linear in ``x``; its transpose turns back."""
+    """Linear in ``x``; its transpose turns back. Without tables ``first`` is the first position."""
 
     _only_reads = True
 
     @staticmethod
-    def forward(ctx: Any, x: Array, options: _Options, *tables: Array) -> Array:
+    def forward(ctx: Any, x: Array, options: _Options, first: float, *tables: Array) -> Array:
         ctx.save_for_backward(*tables)
-        ctx.options = options
-        return _launch(x, options, tables)
+        ctx.options, ctx.first = options, first
+        return _launch(x, options, first, tables)
 
     @staticmethod
     def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
         back = ctx.options._replace(inverse=not ctx.options.inverse)
         tables = ctx.saved_arrays
-        return _Rotary.apply(dy, back, *tables), None, *(None for _ in tables)
+        return _Rotary.apply(dy, back, ctx.first, *tables), None, None, *(None for _ in tables)
 
 
 def _angles(positions: Array, size: int, base: float) -> tuple[Array, Array]:
@@ -254,9 +242,5 @@ def rotary_embedding(
         rows, given = _Rows(1, math.prod(shape), 1), shape
     ends = ((), (), (size // 2,))[len(tables)]
     tables = [ops.broadcast_to(one, (*given, *ends)).contiguous() for one in tables]
-    options = _Options(rows, int(size), bool(interleaved), float(base), first)
-    y: Array = _Rotary.apply(x, options, *tables)
-    return y
-
-
-__all__ = ["rotary_embedding"]
+    options = _Options(rows, int(size), bool(interleaved), float(base))
+    return _Rotary.apply(x, options, first, *tables)

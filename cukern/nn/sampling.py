@@ -147,6 +147,3 @@ def sample_tokens(
     if indices is not None:
         chosen = ops.take_along_axis(indices, chosen, axis=-1)
     return chosen[..., 0]
-
-
-__all__ = ["sample_tokens"]

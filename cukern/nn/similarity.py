@@ -38,8 +38,7 @@ def normalize(x: Array, axis: int | tuple[int, ...] = -1, ord: float = 2, eps: f
     x = require_array(x, "normalize")
     dtype = common_dtype("normalize", {"x": x})
     least = max(require_eps("normalize", eps), float(finfo(dtype).smallest_normal))
-    result: Array = _over(x, linalg.vector_norm(x, axis=axis, keepdims=True, ord=ord), least)
-    return result
+    return _over(x, linalg.vector_norm(x, axis=axis, keepdims=True, ord=ord), least)
 
 
 @fuse
@@ -80,6 +79,3 @@ def cosine_similarity(x: Array, y: Array, axis: int = -1, eps: float = 1e-8) -> 
 @few_kernels
 def _cosine(x: Array, y: Array, axis: int, eps: float) -> Array:
     return ops.sum(ops.multiply(normalize(x, axis, eps=eps), normalize(y, axis, eps=eps)), axis=axis)
-
-
-__all__ = ["cosine_similarity", "normalize"]

@@ -30,8 +30,7 @@ class Tree:
     @property
     def _of_module(self) -> Tree:
         """The module, or that of which this is a tree of values."""
-        structure: Tree = vars(self).get(STRUCTURE, self)
-        return structure
+        return vars(self).get(STRUCTURE, self)
 
 
 #: Types that may contain parameters.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,8 +13,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray, beside, zeros
 from ..autodiff import tape
-from ..device import Device
-from ..device.interface import CompiledFunction, Style
+from ..device.interface import Style
 from ..dtypes import DType
 from ..elementwise.complex_rows import from_parts, imag, real
 from ..elementwise.function import astype
@@ -37,7 +35,7 @@ from ..index.sort import argsort
 from ..index.take import take
 from ..kernel import Kernel
 from ..kernel.by_numpy import by_numpy
-from ..kernel.plan import allocate, launch, one_device
+from ..kernel.plan import allocate, compiled, launch, one_device
 from ..kernel.sizes import divide_up
 from ..reduction.rows import sum
 from ..shape.joins import concat
@@ -90,7 +88,7 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
     if times == 0:
         return x
     if alone and isinstance(x, Array) and (differences := _differences(x, times, axis)) is not None:
-        return differences  # type: ignore[no-any-return]
+        return differences
     parts = []
     for end in (prepend, x, append):
         if end is None or end is x:
@@ -300,10 +298,20 @@ def sliding(x: Array, kernel: Array, shape: Shape | None = None) -> Array:
     count, m = x.size - kernel.size + 1, kernel.size
     shape = shape or shape_for(x.device.style, count, m)
     parts = divide_up(m, shape.part)
-    _, wide = _sum_dtypes(x.dtype)
+    compute, wide = _sum_dtypes(x.dtype)
     result = x.dtype if parts == 1 else wide
     data = allocate(x.device, (parts, count), result)
-    function = _bound(x.device, x.dtype, result, shape.block, shape.items)
+    types = {"result": result, "compute": compute, "wide": wide}
+    function = compiled(
+        _CONVOLVE,
+        x.device,
+        name=f"correlate_{dtypes.info(x.dtype).name}_{shape.block}",
+        elem=x.dtype,
+        **{name: dtypes.info(one).cxx for name, one in types.items()},
+        run=_RUN,
+        block=shape.block,
+        items=shape.items,
+    )
     grid = (divide_up(count, shape.block * shape.piece), parts, 1)
     values = (x._data, kernel._data, data, count, m, shape.part, shape.piece)
     launch(x.device, function, grid, shape.block, values)
@@ -321,22 +329,6 @@ def _sum_dtypes(dtype: DType) -> tuple[DType, DType]:
         unsigned = dtypes.uint64 if info.itemsize == 8 else dtypes.uint32
         return unsigned, unsigned
     return info.acc, dtypes.float64
-
-
-@cache
-def _bound(device: Device, elem: DType, result: DType, block: int, items: int) -> CompiledFunction:
-    compute, wide = _sum_dtypes(elem)
-    return _CONVOLVE.bind(
-        device,
-        name=f"correlate_{dtypes.info(elem).name}_{block}",
-        elem=elem,
-        result=dtypes.info(result).cxx,
-        compute=dtypes.info(compute).cxx,
-        wide=dtypes.info(wide).cxx,
-        run=_RUN,
-        block=block,
-        items=items,
-    ).function
 
 
 def _valid(x: Array, kernel: Array) -> Array:

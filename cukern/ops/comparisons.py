@@ -62,8 +62,7 @@ def isclose(a: Any, b: Any, /, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bo
     bounds = [
         float(one) if type(one) in (bool, int, float) else asarray(one, device=device) for one in (rtol, atol)
     ]
-    result: Array = _close(first, second, bounds[0], bounds[1], bool(equal_nan))
-    return result
+    return _close(first, second, bounds[0], bounds[1], bool(equal_nan))
 
 
 @public
@@ -115,7 +114,7 @@ def array_equal(a: Any, b: Any, /, equal_nan: bool = False) -> bool:
     if a.shape != b.shape:
         return False
     if not equal_nan and (same := _EQUAL(a, b)) is not None:
-        return same  # type: ignore[no-any-return]
+        return same
     return bool(_all_equal(a, b, bool(equal_nan)))
 
 

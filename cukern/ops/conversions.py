@@ -47,8 +47,7 @@ def float_power(x1: Any, x2: Any, /, *, dtype: npt.DTypeLike | None = None) -> A
         wide = dtypes.as_dtype(dtype)
         if wide not in (dtypes.float64, dtypes.complex128):
             raise TypeError(f"float_power: dtype: expected float64 or complex128, got {wide}")
-    result: Array = _wide_power(base, power, wide)
-    return result
+    return _wide_power(base, power, wide)
 
 
 @fuse(static=["wide"])

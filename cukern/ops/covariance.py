@@ -163,5 +163,4 @@ def corrcoef(x: Array, /, y: Any = None, rowvar: bool = True, *, dtype: npt.DTyp
         columns = reshape(rows, (-1, 1))
         parts = [_correlations(part(result), columns, rows) for part in (real, imag)]
         return astype(parts[0] + 1j * parts[1], result.dtype, copy=False)
-    shares: Array = _correlations(result, reshape(spread, (-1, 1)), spread)
-    return shares
+    return _correlations(result, reshape(spread, (-1, 1)), spread)

@@ -199,8 +199,7 @@ def multigammaln(a: Any, d: int, /) -> Any:
     """
     if not (isinstance(d, int) and d >= 1):
         raise ValueError(f"multigammaln: d: expected an int of at least 1, got {d!r}")
-    result: Any = _multigammaln(a, d)
-    return result
+    return _multigammaln(a, d)
 
 
 @fuse(static=("d",))

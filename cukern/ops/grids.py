@@ -95,8 +95,7 @@ def _line(part: Any, device: Device | None) -> Array:
         return asarray(part, device=device)
     start = 0 if part.start is None else part.start
     if isinstance(part.step, (complex, np.complexfloating)):
-        result: Array = linspace(start, part.stop, int(abs(complex(part.step))), device=device)
-        return result
+        return linspace(start, part.stop, int(abs(complex(part.step))), device=device)
     return arange(start, part.stop, 1 if part.step is None else part.step, device=device)
 
 

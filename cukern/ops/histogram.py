@@ -293,7 +293,7 @@ def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Array:
     if bins < 0:
         raise ValueError(f"bincount: minlength: expected at least 0, got {minlength}")
     if weights is None and (counts := _BINCOUNT(x, bins)) is not None:
-        return counts  # type: ignore[no-any-return]
+        return counts
     flat, shares = as_sample("bincount", x, weights)
     if x.size:
         low, high = int(min(flat).item()), int(max(flat).item())

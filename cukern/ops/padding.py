@@ -143,8 +143,7 @@ def _of_all(level: Level, function: Any, args: tuple[Any, ...], kwargs: dict[str
     x, widths, *how = args
     if isinstance(how[0], list):
         how[0] = [(0, 0), *how[0]]
-    result: Array = function(level.front(x), [(0, 0), *widths], *how, **kwargs)
-    return result
+    return function(level.front(x), [(0, 0), *widths], *how, **kwargs)
 
 
 def _pairs(value: Any, ndim: int, name: str) -> list[tuple[Any, Any]]:
@@ -198,8 +197,7 @@ def _shape(x: Array, widths: Pairs) -> tuple[int, ...]:
 
 def _within(x: Array, axis: int, start: int, count: int) -> Array:
     """A view of ``count`` elements along an axis."""
-    part: Array = x[(slice(None),) * axis + (slice(start, start + count),)]
-    return part
+    return x[(slice(None),) * axis + (slice(start, start + count),)]
 
 
 @mapped(_of_all)

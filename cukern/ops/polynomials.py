@@ -19,11 +19,11 @@ from ..elementwise.row import is_scalar
 from ..elementwise.table import abs, add, divide, subtract
 from ..index.assemble import trim_zeros
 from ..index.sort import sort
-from ..reduction.rows import all, any
+from ..reduction.rows import all, any, sum
 from ..shape.joins import concat, stack
-from ..shape.views import reshape
+from ..shape.views import expand_dims, reshape
 from .calculus import convolve
-from .factors import product
+from .padding import pad
 
 __all__ = [
     "poly",
@@ -141,8 +141,7 @@ class poly1d:
 
     def __getitem__(self, power: int) -> Array:
         if 0 <= power <= self.order:
-            coefficient: Array = self.coeffs[self.order - power]
-            return coefficient
+            return self.coeffs[self.order - power]
         return zeros((), self.coeffs.dtype, self.coeffs.device)
 
     def __setitem__(self, power: int, value: Any) -> None:
@@ -236,7 +235,7 @@ def _combined(p: Array, q: Array, function: Any) -> Array:
     """``function`` of two vectors, the shorter one behind zeros."""
     size = max(p.size, q.size)
     wide = [x if x.size == size else concat([zeros(size - x.size, x.dtype, x.device), x]) for x in (p, q)]
-    return function(*wide)  # type: ignore[no-any-return]
+    return function(*wide)
 
 
 @public
@@ -406,6 +405,34 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     return _like(result, p)
 
 
+#: The most factors that are multiplied together, of which all products of two coefficients are in memory at once.
+_FACTORS = 512
+
+
+def _product(zeros_at: Array) -> Array:
+    """The coefficients of the product of x - r for each r, by pairs of factors."""
+    result: Array | None = None
+    first, size = 0, zeros_at.size
+    while first < size:
+        count = min(_FACTORS, 1 << ((size - first).bit_length() - 1))
+        some = zeros_at[first : first + count]
+        factors = stack([ones(count, some.dtype, some.device), -some], axis=-1)
+        while len(factors) > 1:
+            factors = _pairwise(factors[0::2], factors[1::2])
+        result = factors[0] if result is None else convolve(result, factors[0])
+        first += count
+    assert result is not None
+    return result
+
+
+def _pairwise(p: Array, q: Array) -> Array:
+    """The products of polynomials, (n, k) each: rows of products of coefficients, each a place behind the one above."""
+    n, k = p.shape
+    apart = pad(expand_dims(p, 2) * expand_dims(q, 1), [(0, 0), (0, 0), (0, k)])
+    shifted = reshape(reshape(apart, (n, -1))[:, : k * (2 * k - 1)], (n, k, 2 * k - 1))
+    return sum(shifted, 1)
+
+
 @public
 def poly(seq_of_zeros: Any) -> Array:
     """The coefficients of the polynomial with these roots and a leading coefficient of 1.
@@ -431,7 +458,7 @@ def poly(seq_of_zeros: Any) -> Array:
         raise ValueError(f"poly: seq_of_zeros: expected a vector or a square matrix, got shape {x.shape}")
     x = astype(x, dtypes.result_type(x.dtype, 0.0), copy=False)
     zeros_at = eigvals(x) if square else x
-    result = ones(1, zeros_at.dtype, x.device) if not zeros_at.size else product(zeros_at)
+    result = ones(1, zeros_at.dtype, x.device) if not zeros_at.size else _product(zeros_at)
     if result.dtype not in dtypes.COMPLEX:
         return result
     paired = x.dtype not in dtypes.COMPLEX or bool(all(sort(zeros_at) == sort(conj(zeros_at))))

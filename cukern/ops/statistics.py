@@ -145,7 +145,7 @@ class _Sample:
         """The two middle elements of each row, (..., 1), of which one is NaN if the row contains NaN."""
         middle = self.n // 2
         if not self.tracked and (pair := _middle_elements(self.rows, middle)) is not None:
-            return pair  # type: ignore[no-any-return]
+            return pair
         if not self.tracked and selects(self.rows):
             both = middle_of_sorted(self.rows)
             return both[..., :1], both[..., 1:]
@@ -203,8 +203,8 @@ def _around_middle(counts: Any) -> Any:
     return clip(counts - 1, 0, None) // 2, counts // 2
 
 
-@public
-def median(
+def _of_middle(
+    skip: bool,
     x: Array,
     /,
     axis: Axis = None,
@@ -212,6 +212,13 @@ def median(
     overwrite_input: bool = False,
     keepdims: bool = False,
 ) -> Array:
+    name = "nanmedian" if skip else "median"
+    return written(name, _median(name, x, axis, bool(keepdims), skip), one_out(name, out))
+
+
+@public
+@of(_of_middle, False)
+def median() -> None:
     """The median over axes: the middle of the sorted elements, or the mean of the two middle ones; differentiable.
 
     Args:
@@ -233,22 +240,12 @@ def median(
     >>> ck.median(ck.asarray([3, 1, 2, 10])).item()
     2.5
     """
-    return written("median", _median("median", x, axis, bool(keepdims), False), one_out("median", out))
 
 
 @public
-def nanmedian(
-    x: Array,
-    /,
-    axis: Axis = None,
-    out: Array | None = None,
-    overwrite_input: bool = False,
-    keepdims: bool = False,
-) -> Array:
+@of(_of_middle, True)
+def nanmedian() -> None:
     """The :func:`median` of the elements that are not NaN; NaN if there are none."""
-    return written(
-        "nanmedian", _median("nanmedian", x, axis, bool(keepdims), True), one_out("nanmedian", out)
-    )
 
 
 def _fractions(name: str, q: Any, x: Array, whole: float) -> Array:

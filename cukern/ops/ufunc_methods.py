@@ -148,13 +148,13 @@ def reduce(
         if known.reduction in ("sum", "prod", "max", "min"):
             if dtype is not None and known.reduction in ("sum", "prod"):
                 options["dtype"] = dtype
-            return FUNCTIONS[known.reduction](  # type: ignore[no-any-return]
+            return FUNCTIONS[known.reduction](
                 x if dtype is None else astype(x, dtype, copy=False), axes, initial=initial, **options
             )
         if known.reduction in ("all", "any") and initial is None and dtype is None:
-            return FUNCTIONS[known.reduction](x, axes, **options)  # type: ignore[no-any-return]
+            return FUNCTIONS[known.reduction](x, axes, **options)
         if initial is None and where is None:
-            return FUNCTIONS[known.reduction](_values(row, x, dtype), axes, **options)  # type: ignore[no-any-return]
+            return FUNCTIONS[known.reduction](_values(row, x, dtype), axes, **options)
     values = _values(row, x, dtype)
     mask = None if where is None else masked(values, where, row.name)
     first = None if initial is None else asarray(initial, values.dtype, values.device)
@@ -209,9 +209,9 @@ def accumulate(row: Elementwise, x: Any, axis: int, dtype: Any) -> Array:
         and not (known.scan == "logcumsumexp" and x.dtype not in dtypes.INEXACT)
     ):
         if dtype is None:
-            return FUNCTIONS[known.scan](x, axis)  # type: ignore[no-any-return]
+            return FUNCTIONS[known.scan](x, axis)
         given = {"dtype": dtype} if known.scan in ("cumsum", "cumprod") else {}
-        return FUNCTIONS[known.scan](astype(x, dtype, copy=False), axis, **given)  # type: ignore[no-any-return]
+        return FUNCTIONS[known.scan](astype(x, dtype, copy=False), axis, **given)
     values = moveaxis(_values(row, x, dtype), axis, 0)
     if known is None:
         result = [values[i] for i in range(min(len(values), 1))]

@@ -3,12 +3,10 @@
 from .. import nn as _nn  # noqa: F401 - whole, before a module of it: threads may import at once
 from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing
-from .adam import Adam, AdamW
 from .clip import clip_by_global_norm
 from .optimizer import Optimizer
-from .rmsprop import RMSprop
+from .rules import SGD, Adam, AdamW, RMSprop
 from .schedules import CosineDecay, LinearDecay, StepDecay, WarmUp
-from .sgd import SGD
 
 __all__ = [
     "SGD",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 from typing import Any
 
 from .. import dtypes, pytree
@@ -11,7 +11,6 @@ from .. import namespace as ops
 from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
-from ..cache import Cache
 from ..dtypes import DType, promote
 from ..kernel import Kernel
 from ..kernel.plan import on, serial, threads
@@ -24,8 +23,6 @@ _NORM = Kernel("optim/norm.cu", block=256, name="norm")
 _SCALE = Kernel("optim/scale.cu", block=256, name="scale")
 #: Parallel partial sums on the host: the lanes of a vector.
 _HOST_SUMS = 16
-_norms: Cache[tuple[Layout, ...], _Norm] = Cache()
-_scalings: Cache[tuple[tuple[Layout, ...], int], _Scaling] = Cache()
 
 
 def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, Array]:
@@ -109,14 +106,6 @@ def _planned(arrays: Sequence[Array]) -> tuple[list[Array], tuple[Layout, ...]]:
     return given, tuple([one._planned() for one in given])
 
 
-def _norm(layouts: tuple[Layout, ...]) -> _Norm:
-    return _norms.get(layouts) or _norms.keep(layouts, _Norm(layouts))
-
-
-def _scaling(layouts: tuple[Layout, ...], at: int) -> _Scaling:
-    return _scalings.get((layouts, at)) or _scalings.keep((layouts, at), _Scaling(layouts, at))
-
-
 def _batches(layouts: Sequence[Layout], pointers: int) -> list[tuple[Batch, tuple[int, ...]]]:
     """The launches for arrays of these layouts, and the indices of the arrays of each."""
     by_dtype: dict[DType, list[int]] = {}
@@ -178,6 +167,9 @@ class _Scaling:
             of_given, of_result = ([side[i] for i in own] for side in (given, result))
             launch(batch.addresses(of_given), batch.addresses(of_result), numbers._operand)
         return result
+
+
+_norm, _scaling = lru_cache(maxsize=8192)(_Norm), lru_cache(maxsize=8192)(_Scaling)
 
 
 def _wide(array: Array) -> Array:

@@ -58,8 +58,7 @@ class Batch:
     @property
     def capacity(self) -> int:
         """The most arrays of such a launch."""
-        capacity: int = self.variables["capacity"]
-        return capacity
+        return self.variables["capacity"]
 
     def addresses(self, arrays: Sequence[Array]) -> bytes:
         """The addresses of the members, in their order, as a kernel parameter."""
@@ -69,8 +68,7 @@ class Batch:
             if serial(device)
             else [array._operand for array in arrays]
         )
-        packed: bytes = _PACK[self.capacity](*addresses, *[0] * (self.capacity - len(addresses)))
-        return packed
+        return _PACK[self.capacity](*addresses, *[0] * (self.capacity - len(addresses)))
 
     def prepare(
         self, kernel: Kernel, device: Device, tail: Sequence[Any], structs: int, **variables: Any

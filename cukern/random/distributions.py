@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -17,14 +17,13 @@ from ..array.host_data import holds_array
 from ..array.layout import fresh_layout, shape_of
 from ..autodiff import tape
 from ..device import Device, capture_hooks
-from ..device.interface import CompiledFunction
 from ..dtypes import DType
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_constant
 from ..elementwise.table import clip, divide, exp, expm1, sigmoid, sqrt, where
 from ..kernel import Kernel
-from ..kernel.plan import launch, new, on, threads
+from ..kernel.plan import compiled, launch, new, on, threads
 from ..linear.decompositions import cholesky, eigh
 from ..linear.products import matmul
 from ..ops.gamma_functions import log_gamma_slope
@@ -47,28 +46,6 @@ _PART = 1 << 28
 
 Size = SupportsIndex | Sequence[SupportsIndex] | None
 Parameter = Any
-
-
-@cache
-def _bound(
-    device: Device, dtype: DType, kind: str, in_memory: bool, acc: str, alike: bool
-) -> tuple[CompiledFunction, int]:
-    """The kernel for a kind of variate, and its block size."""
-    block = threads(device, 256)
-    name = f"random_{kind}_{dtypes.info(dtype).name}_{block}"
-    stretch = _STRETCH if block == 1 and acc == "float" and kind in _ONCE else 1
-    bound = _KERNEL.bind(
-        device,
-        name=name,
-        elem=dtype,
-        block=block,
-        kind=kind,
-        live=in_memory,
-        acc=acc,
-        alike=alike,
-        stretch=stretch,
-    )
-    return bound.function, block
 
 
 class Distributions:
@@ -131,8 +108,19 @@ class Distributions:
             numbers = [0.0 if isinstance(p, Array) else float(p) for p in parameters]
             datas, numbers = [*datas, None, None, None][:3], [*numbers, 0.0, 0.0, 0.0][:3]
             offset = self._claim_variates(n) if offset is None else offset
-            acc = dtypes.info(dtypes.info(like).acc).cxx
-            function, block = _bound(self.device, wanted, kind, not isinstance(offset, int), acc, not shapes)
+            acc, block = dtypes.info(dtypes.info(like).acc).cxx, threads(self.device, 256)
+            function = compiled(
+                _KERNEL,
+                self.device,
+                name=f"random_{kind}_{dtypes.info(wanted).name}_{block}",
+                elem=wanted,
+                block=block,
+                kind=kind,
+                live=not isinstance(offset, int),
+                acc=acc,
+                alike=not shapes,
+                stretch=_STRETCH if block == 1 and acc == "float" and kind in _ONCE else 1,
+            )
             piece = _HOST_PIECE if block == 1 else max(1, min(_PIECE, n // (block * _BLOCKS)))
             values = (result, *datas, *numbers, n, piece, part * _PART, offset, *self._key)
             launch(self.device, function, -(-n // (piece * block)), block, values)
@@ -251,10 +239,13 @@ class Distributions:
 
         def graph(variates: Any) -> Array:
             drawn = (variates(kind, dtypes.float64, size) for kind in ("t_exponential", "t_cosine"))
-            result: Array = _student(_wide(df), *drawn)
-            return result
+            return _student(_wide(df), *drawn)
 
         return self._law("standard_t", wanted, size, (df,), graph)
+
+    def _integers(self, kind: str, dtype: Any, size: Size, *parameters: Parameter) -> Array:
+        """Variates of a kind that are integers."""
+        return self._counts(kind, self._variates(kind, dtypes.int64, size, *parameters), dtype)
 
     def _counts(self, name: str, result: Array, dtype: Any) -> Array:
         """Counts in int64 as another integer dtype."""
@@ -270,7 +261,7 @@ class Distributions:
             ValueError: a number is negative or above 9.2e18, or ``lam`` does not broadcast to ``size``.
         """
         lam = self._parameter(lam, "poisson: lam", 0.0, 9.2e18)
-        return self._counts("poisson", self._variates("poisson", dtypes.int64, size, lam), dtype)
+        return self._integers("poisson", dtype, size, lam)
 
     def binomial(self, n: Parameter, p: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """Numbers of successes in ``n`` trials of probability ``p``; int64 by default.
@@ -282,7 +273,7 @@ class Distributions:
         """
         n = self._parameter(n, "binomial: n", 0, 2**62)
         p = self._parameter(p, "binomial: p", 0.0, 1.0)
-        return self._counts("binomial", self._variates("binomial", dtypes.int64, size, n, p), dtype)
+        return self._integers("binomial", dtype, size, n, p)
 
     def hypergeometric(
         self, ngood: Parameter, nbad: Parameter, nsample: Parameter, size: Size = None, dtype: Any = None
@@ -303,8 +294,7 @@ class Distributions:
         counts = [on_host(p) for p in known]
         if all(count is not None for count in counts) and np.any(counts[2] > counts[0] + counts[1]):
             raise ValueError("hypergeometric: nsample: expected at most ngood + nbad elements")
-        drawn = self._variates("hypergeometric", dtypes.int64, size, good, bad, sample)
-        return self._counts("hypergeometric", drawn, dtype)
+        return self._integers("hypergeometric", dtype, size, good, bad, sample)
 
     def logseries(self, p: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """Logarithmic series: ``k`` with probability ``-p**k / (k * log(1 - p))``; integers, int64 by default.
@@ -315,7 +305,7 @@ class Distributions:
             ValueError: ``p`` is not in [0, 1), or does not broadcast to ``size``.
         """
         p = self._parameter(p, "logseries: p", 0.0, math.nextafter(1.0, 0.0))
-        return self._counts("logseries", self._variates("logseries", dtypes.int64, size, p), dtype)
+        return self._integers("logseries", dtype, size, p)
 
     def zipf(self, a: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """Zipf: ``k`` with a probability proportional to ``k**-a``; integers, int64 by default.
@@ -326,7 +316,7 @@ class Distributions:
             ValueError: ``a`` is not above 1, or does not broadcast to ``size``.
         """
         a = self._parameter(a, "zipf: a", math.nextafter(1.0, 2.0))
-        return self._counts("zipf", self._variates("zipf", dtypes.int64, size, a), dtype)
+        return self._integers("zipf", dtype, size, a)
 
     def vonmises(self, mu: Parameter, kappa: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """Von Mises, the normal distribution on the circle: angles in [-pi, pi] around ``mu``.

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 from ..array import Array
-from ..device import Device
-from ..device.interface import CompiledFunction
 from ..index.sort import sorted_rows
 from ..kernel import Kernel
-from ..kernel.plan import launch, threads
+from ..kernel.plan import compiled, launch, threads
 from ..kernel.sizes import divide_up
 
 _TIES = Kernel("random/ties.cu", block=256)
 #: Elements per thread, on the host and on a GPU.
 _PIECES = {"serial": 1 << 16, "simt": 16}
-
-
-@cache
-def _shuffling(device: Device, in_memory: bool, block: int) -> CompiledFunction:
-    return _TIES.bind(device, name=f"random_ties_{block}", block=block, live=in_memory).function
 
 
 def random_order(words: Array, counter: Any, key: Sequence[int]) -> Array:
@@ -37,7 +29,7 @@ def random_order(words: Array, counter: Any, key: Sequence[int]) -> Array:
     if n > 1:
         block = threads(device, 256)
         piece = _PIECES[device.style]
-        function = _shuffling(device, not isinstance(counter, int), block)
+        form = {"name": f"random_ties_{block}", "block": block, "live": not isinstance(counter, int)}
         values = (keys._data, indices._data, n, piece, counter, *key)
-        launch(device, function, divide_up(n, block * piece), block, values)
+        launch(device, compiled(_TIES, device, **form), divide_up(n, block * piece), block, values)
     return indices

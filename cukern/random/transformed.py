@@ -68,9 +68,9 @@ class Transformed(Distributions):
             return parameter
         return asarray(parameter, device=self.device)
 
-    def _located(self, name: str, kind: str, loc: Any, scale: Any, size: Size, dtype: Any) -> Array:
+    def _located(self, kind: str, loc: Any, scale: Any, size: Size, dtype: Any) -> Array:
         """``loc + scale * drawn`` for variates of a kind."""
-        loc, scale = self._known(loc), self._parameter(scale, f"{name}: scale", 0.0)
+        loc, scale = self._known(loc), self._parameter(scale, f"{kind}: scale", 0.0)
         return self._moved(kind, loc, positive(scale), size, dtype)
 
     def _moved(self, kind: str, loc: Any, scale: Any, size: Size, dtype: Any, *given: Parameter) -> Array:
@@ -80,8 +80,7 @@ class Transformed(Distributions):
             located: Location = () if loc == 0 and scale == 1 else (float(loc), float(scale))
             return self._floats(kind, size, dtype, located=located)
         drawn = self._floats(kind, size, dtype, *(given or (loc, scale)))
-        result: Array = _affine(drawn, loc, scale)
-        return result
+        return _affine(drawn, loc, scale)
 
     # ----- uniform, normal, exponential -----
 
@@ -107,15 +106,14 @@ class Transformed(Distributions):
         self, loc: Parameter = 0.0, scale: Parameter = 1.0, size: Size = None, dtype: Any = None
     ) -> Array:
         """Normal with mean ``loc`` and standard deviation ``scale``."""
-        return self._located("normal", "normal", loc, scale, size, dtype)
+        return self._located("normal", loc, scale, size, dtype)
 
     def lognormal(
         self, mean: Parameter = 0.0, sigma: Parameter = 1.0, size: Size = None, dtype: Any = None
     ) -> Array:
         """The exponential of a :meth:`normal` variate with mean ``mean`` and standard deviation ``sigma``."""
         mean, sigma = self._known(mean), self._parameter(sigma, "lognormal: sigma", 0.0)
-        result: Array = _lognormal(self._floats("normal", size, dtype, mean, sigma), mean, positive(sigma))
-        return result
+        return _lognormal(self._floats("normal", size, dtype, mean, sigma), mean, positive(sigma))
 
     def standard_exponential(self, size: Size = None, dtype: Any = None) -> Array:
         """Exponential with mean 1."""
@@ -123,7 +121,7 @@ class Transformed(Distributions):
 
     def exponential(self, scale: Parameter = 1.0, size: Size = None, dtype: Any = None) -> Array:
         """Exponential with mean ``scale``."""
-        return self._located("exponential", "exponential", 0.0, scale, size, dtype)
+        return self._located("exponential", 0.0, scale, size, dtype)
 
     # ----- inverses of distribution functions -----
 
@@ -131,19 +129,19 @@ class Transformed(Distributions):
         self, loc: Parameter = 0.0, scale: Parameter = 1.0, size: Size = None, dtype: Any = None
     ) -> Array:
         """Gumbel, the distribution of extreme values: ``loc - scale * log(-log(u))`` for uniform ``u``."""
-        return self._located("gumbel", "gumbel", loc, scale, size, dtype)
+        return self._located("gumbel", loc, scale, size, dtype)
 
     def laplace(
         self, loc: Parameter = 0.0, scale: Parameter = 1.0, size: Size = None, dtype: Any = None
     ) -> Array:
         """Laplace, of density ``exp(-abs(x - loc) / scale) / (2 * scale)``."""
-        return self._located("laplace", "laplace", loc, scale, size, dtype)
+        return self._located("laplace", loc, scale, size, dtype)
 
     def logistic(
         self, loc: Parameter = 0.0, scale: Parameter = 1.0, size: Size = None, dtype: Any = None
     ) -> Array:
         """Logistic: ``loc + scale * log(u / (1 - u))`` for uniform ``u``."""
-        return self._located("logistic", "logistic", loc, scale, size, dtype)
+        return self._located("logistic", loc, scale, size, dtype)
 
     def standard_cauchy(self, size: Size = None, dtype: Any = None) -> Array:
         """Cauchy, of density ``1 / (pi * (1 + x**2))``."""
@@ -151,8 +149,7 @@ class Transformed(Distributions):
 
     def _of_exponential(self, name: str, f: Any, a: Parameter, size: Size, dtype: Any) -> Array:
         a = self._parameter(a, name, 0.0)
-        result: Array = f(self._floats("exponential", size, dtype, a), a)
-        return result
+        return f(self._floats("exponential", size, dtype, a), a)
 
     def pareto(self, a: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """Pareto's second distribution (Lomax), of density ``a / (1 + x)**(a + 1)`` for positive ``x``."""
@@ -189,8 +186,7 @@ class Transformed(Distributions):
                 f"triangular: expected left <= mode <= right and left < right, got {left}, {mode} and {right}"
             )
         u = self._floats("uniform", size, dtype, left, mode, right)
-        result: Array = _triangular(u, left, mode, right)
-        return result
+        return _triangular(u, left, mode, right)
 
     def geometric(self, p: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """The number of trials of probability ``p`` up to the first success; integers, int64 by default."""
@@ -270,8 +266,7 @@ class Transformed(Distributions):
         def graph(variates: Any) -> Array:
             above = self._log_half_chisquare("noncentral_f: dfnum", dfnum, nonc, size, variates)
             below = self._log_gamma("noncentral_f: dfden", positive(dfden) * 0.5, size, variates, 1)
-            result: Array = exp(above - below) * (dfden / dfnum)
-            return result
+            return exp(above - below) * (dfden / dfnum)
 
         return self._law("noncentral_f", wanted, size, (dfnum, dfden, nonc), graph)
 

@@ -11,7 +11,6 @@ from typing import Any
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
-from ..autodiff import tape
 from ..elementwise.custom import (
     RESULTS,
     CustomElementwise,
@@ -34,8 +33,6 @@ from ..kernel.strides import broadcast_shapes
 from .choice import cached
 from .function import Reduce, Rule
 from .plan import Reduction
-
-__all__ = ["reduction"]
 
 
 class CustomReduction(Reduce):
@@ -71,7 +68,7 @@ class CustomReduction(Reduce):
             layouts = [array._layout or array._planned() for array in arrays]
             key = (self, dtypes.get_default_dtype(), axis, keepdims, *layouts)
             if (plan := cached(*key)) is not None:
-                return self._run(plan, arrays, (), 0.0, None if self.rule is None else tape.tracked(arrays))
+                return self.run(plan, arrays)
         check_count(self.name, self.values.names, operands)
         if any(isinstance(operand, SYMBOLS) for operand in operands):
             x = symbolic(self.values, operands)

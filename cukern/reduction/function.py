@@ -19,7 +19,6 @@ from ..array.deferred import trace, traced_threads
 from ..array.layout import layout_of
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
-from ..cache import Cache
 from ..device import Device
 from ..dtypes import DType
 from ..elementwise import table
@@ -118,23 +117,13 @@ class Pulled(NamedTuple):
     results: tuple[Any, ...]
 
 
-_rules: Cache[Any, Pulled] = Cache()
-
-
-def _pulled(
-    rule: Rule, forward: Program, result: DType, needs: tuple[bool, ...], wide: tuple[bool, ...]
-) -> Pulled:
-    key = (rule, forward, result, needs, wide)
-    pulled = _rules.get(key)
-    return _rules.keep(key, _derive(*key)) if pulled is None else pulled
-
-
 def _dtype_of_other(rule: Rule, value: DType) -> DType:
     """The dtype of the reduction ``rule.other``: a mean in float32 would be rounded to the digits of a large one."""
     return dtypes.float64 if rule.other == "mean" and value == dtypes.float32 else dtypes.info(value).acc
 
 
-def _derive(
+@lru_cache(maxsize=8192)
+def _pulled(
     rule: Rule, forward: Program, result: DType, needs: tuple[bool, ...], wide: tuple[bool, ...]
 ) -> Pulled:
     roots, results = _roots(rule, forward, result, needs, wide)
@@ -282,10 +271,7 @@ class Reduce:
             if plan is None and self.result == "float" and not traced_threads:
                 plan = cached(dtypes.get_default_dtype(), self, layout, axis, keepdims)
             if plan is not None:
-                y = plan.run((x,), (), parameter)
-                if tape.opened and self.rule is not None and (tracking := tape.tracked((x,))) is not None:
-                    self._record(plan, (x,), (), parameter, y, tracking)
-                return y
+                return self.run(plan, (x,), parameter)
         if isinstance(x, Reduced):
             raise x._refused(self.name)
         if isinstance(x, Swapped):
@@ -306,7 +292,7 @@ class Reduce:
             if where is not None:
                 x = table.where(where, x.astype(value), _number(self.neutral, value))
             end: Any = Reduced(self, x.astype(value), axes, bool(keepdims), result, parameter)
-            return end  # type: ignore[no-any-return]
+            return end
         arrays: tuple[Array, ...] = (x,)
         mapped = load(x.dtype, value)
         if where is not None:
@@ -377,18 +363,21 @@ class Reduce:
                 )
             return plan
 
+        y: Array
         if levels and (level := level_of(arrays)) is not None:
             y = self._of_all(level, mapped, arrays, scalars, axes, keepdims, result, parameter, empty)
-            return self.noted(mapped, arrays, scalars, axes, keepdims, parameter, y, tracking)
+            self.note(mapped, arrays, scalars, axes, keepdims, parameter, y)
+            return y
         if traced_threads and (active := trace()) is not None:
             if self.in_rows(mapped, result):
                 y = active.reduction(self, mapped, arrays, scalars, axes, keepdims, result, parameter)
                 if y is not None:
-                    return self.noted(mapped, arrays, scalars, axes, keepdims, parameter, y, tracking)
+                    self.note(mapped, arrays, scalars, axes, keepdims, parameter, y)
+                    return y
             y, plan, same = active.reduced(mapped, arrays, scalars, checked, parameter)
-            if tracking is not None and not same:
-                layouts = tuple([one._layout or one._planned() for one in arrays])
-                plan = Plan(Reducing(self.row, mapped, layouts, axes, keepdims, result))
+            if not same:
+                self.note(mapped, arrays, scalars, axes, keepdims, parameter, y)
+                return y
         else:
             plan = checked(arrays, mapped)
             y = plan.run(arrays, scalars, parameter)
@@ -429,12 +418,18 @@ class Reduce:
 
     @staticmethod
     def row_plan(problem: Any) -> Any:
-        """See :func:`.row_program.row_plan`."""
         from .row_program import row_plan  # many programs have none
 
         return row_plan(problem)
 
-    def noted(
+    def run(self, plan: Plan, arrays: Sequence[Array], parameter: float = 0.0) -> Array:
+        """Run a plan without further numbers, recorded if a tape tracks an input."""
+        y = plan.run(arrays, (), parameter)
+        if tape.opened and self.rule is not None and (tracking := tape.tracked(arrays)) is not None:
+            self._record(plan, arrays, (), parameter, y, tracking)
+        return y
+
+    def note(
         self,
         mapped: Program,
         arrays: Sequence[Array],
@@ -443,49 +438,19 @@ class Reduce:
         keepdims: bool,
         parameter: float,
         y: Array,
-        tracking: tape.Tracking | None,
-    ) -> Array:
-        """``y``, which waits, recorded if a tape tracks an input."""
-        if tracking is not None:
-            layouts = tuple([one._layout or one._planned() for one in arrays])
-            plan = Plan(Reducing(self.row, mapped, layouts, axes, keepdims, y.dtype))
-            self._record(plan, arrays, scalars, parameter, y, tracking)
-        return y
-
-    def _run(
-        self,
-        plan: Plan,
-        arrays: Sequence[Array],
-        scalars: Sequence[Any],
-        parameter: float,
-        tracking: tape.Tracking | None,
-    ) -> Array:
-        """Run a plan, and record the reduction if ``tracking`` says that a tape tracks an input."""
-        y = plan.run(arrays, scalars, parameter)
-        if tracking is not None:
-            self._record(plan, arrays, scalars, parameter, y, tracking)
-        return y
-
-    def note(
-        self,
-        mapped: Program,
-        arrays: Sequence[Array],
-        scalars: Sequence[Any],
-        end: Reduced,
-        y: Array,
         cached_plan: Plan | None = None,
     ) -> Plan | None:
-        """Record ``y``, which another kernel has computed, as the reduction ``end`` of a program's value.
+        """Record ``y``, which waits or which another kernel has computed, as the reduction of a program's value.
 
         Args:
             cached_plan: what this method has returned for the same program, layouts and reduction.
         """
-        tracking = None if self.rule is None else tape.tracked(arrays)
+        tracking = None if self.rule is None or not tape.opened else tape.tracked(arrays)
         if tracking is None:
             return cached_plan
         layouts = tuple([array._layout or array._planned() for array in arrays])
-        plan = cached_plan or Plan(Reducing(self.row, mapped, layouts, end.axes, end.keepdims, end.dtype))
-        self._record(plan, arrays, scalars, end.parameter, y, tracking)
+        plan = cached_plan or Plan(Reducing(self.row, mapped, layouts, axes, keepdims, y.dtype))
+        self._record(plan, arrays, scalars, parameter, y, tracking)
         return plan
 
     def _record(
@@ -624,8 +589,7 @@ class _Call:
             return y
         with tape.stop_recording():
             if y.dtype == acc:
-                copied: Array = table.positive(y)
-                return copied
+                return table.positive(y)
             largest: Reduce = FUNCTIONS["max"]
             return largest.evaluate(self.program, arrays, self.scalars, self.span.axes, True, acc)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from ..kernel.by_numpy import by_numpy
 from ..shape.views import broadcast_to, permute_dims, reshape, squeeze
 from .function import masked
 from .masked import masked_mean, masked_spread, one_correction
-from .rows import max, mean, min, prod, sum
+from .rows import Accumulation, max, mean, min, prod, sum
 
 __all__ = ["average", "count_nonzero", "nanmean", "nanprod", "nanstd", "nansum", "nanvar", "ptp"]
 
@@ -86,16 +86,25 @@ def count_nonzero(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> 
     2
     """
     if type(x) is Array and axis is None and not keepdims and (count := _counted(x, 0)) is not None:
-        return count  # type: ignore[no-any-return]
+        return count
     x = array_or_symbol(x, "count_nonzero")
     axes = normalize_axes(axis, x.ndim, "count_nonzero")
     every = isinstance(x, Array) and len(axes) == x.ndim
     count = _counted(x, x.ndim if keepdims else 0) if every else None
-    return _nonzero(x, axes, dtypes.int64, bool(keepdims)) if count is None else count  # type: ignore[no-any-return]
+    return _nonzero(x, axes, dtypes.int64, bool(keepdims)) if count is None else count
 
 
-@public
-def nansum(
+class _Ignoring(NamedTuple):
+    """What a sum or a product without NaN is made of: the number in place of NaN, the reduction, and both in one."""
+
+    name: str
+    number: int
+    reduce: Accumulation
+    fused: Any
+
+
+def _accumulated(
+    own: _Ignoring,
     x: Array,
     /,
     axis: Axis = None,
@@ -106,32 +115,24 @@ def nansum(
     initial: Any = None,
     where: Any = None,
 ) -> Array:
+    x = array_or_symbol(x, own.name)
+    if where is not None or initial is not None:
+        given = _replaced(x, own.number)
+        return own.reduce(given, axis, dtype, out, keepdims=keepdims, initial=initial, where=where)
+    result = own.fused(x, normalize_axes(axis, x.ndim, own.name), _dtype(dtype), bool(keepdims))
+    return written(own.name, result, one_out(own.name, out))
+
+
+@public
+@of(_accumulated, _Ignoring("nansum", 0, sum, _sum))
+def nansum() -> None:
     """:func:`sum` with NaN treated as 0, in one launch."""
-    x = array_or_symbol(x, "nansum")
-    if where is not None or initial is not None:
-        return sum(_replaced(x, 0), axis, dtype, out, keepdims=keepdims, initial=initial, where=where)
-    result: Array = _sum(x, normalize_axes(axis, x.ndim, "nansum"), _dtype(dtype), bool(keepdims))
-    return written("nansum", result, one_out("nansum", out))
 
 
 @public
-def nanprod(
-    x: Array,
-    /,
-    axis: Axis = None,
-    dtype: npt.DTypeLike | None = None,
-    out: Array | None = None,
-    *,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-) -> Array:
+@of(_accumulated, _Ignoring("nanprod", 1, prod, _prod))
+def nanprod() -> None:
     """:func:`prod` with NaN treated as 1, in one launch."""
-    x = array_or_symbol(x, "nanprod")
-    if where is not None or initial is not None:
-        return prod(_replaced(x, 1), axis, dtype, out, keepdims=keepdims, initial=initial, where=where)
-    result: Array = _prod(x, normalize_axes(axis, x.ndim, "nanprod"), _dtype(dtype), bool(keepdims))
-    return written("nanprod", result, one_out("nanprod", out))
 
 
 @public

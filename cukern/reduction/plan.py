@@ -135,7 +135,6 @@ class Reducing:
 
     @property
     def device(self) -> Device:
-        """Where it is computed."""
         return self.operands[0].device
 
     @property
@@ -249,7 +248,6 @@ class Reducing:
 
     @property
     def features(self) -> dict[str, Any]:
-        """What its time depends on."""
         return {
             "reduction": self.reduction.name,
             "dtype": dtypes.info(self.operands[0].dtype).name,
@@ -261,7 +259,6 @@ class Reducing:
 
     @property
     def summary(self) -> str:
-        """The problem in a line."""
         of = "" if self.program.name in ("load", self.reduction.name) else f" of {self.program.name}"
         arrays = ", ".join(f"{dtypes.info(one.dtype).name} {one.shape}" for one in self.operands)
         onto = ", added to another array" if self.onto else ""

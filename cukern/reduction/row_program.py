@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any
 
 from .. import dtypes
-from ..cache import Cache
 from ..elementwise import plan as launches
 from ..elementwise.geometry import WIDEST
 from ..elementwise.graph import Node, input_node, order, substitute
@@ -53,14 +53,10 @@ class RowPlan(launches.Plan):
         self.make, self.backwards = None, {}
 
 
-_plans: Cache[RowProgram, RowPlan | str] = Cache()
-
-
+@lru_cache(maxsize=8192)
 def row_plan(problem: RowProgram) -> RowPlan | None:
     """The plan of a row program; None where its reductions are faster one by one."""
-    found = _plans.get(problem)
-    if found is None:
-        found = _plans.keep(problem, _made(problem))
+    found = _made(problem)
     return None if isinstance(found, str) else found
 
 

@@ -43,7 +43,6 @@ class Softmax:
 
     @property
     def device(self) -> Device:
-        """Where it is computed."""
         return self.x.device
 
     @property
@@ -94,7 +93,6 @@ class Softmax:
 
     @property
     def features(self) -> dict[str, Any]:
-        """What its time depends on."""
         return {
             "kind": self.kind,
             "dtype": dtypes.info(self.x.dtype).name,
@@ -106,7 +104,6 @@ class Softmax:
 
     @property
     def summary(self) -> str:
-        """The problem in a line."""
         return f"{self.kind} of {dtypes.info(self.x.dtype).name} {self.x.shape} along axis {self.axis}"
 
     def least_seconds(self, limits: Properties) -> float:
@@ -293,7 +290,6 @@ class Registers(ByRows):
         yield cls(problem.threads, power_of_two(divide_up(problem.n, problem.threads)))
 
     def launch(self, problem: Softmax, limits: Properties) -> Launch:
-        """See :class:`Variant`."""
         return self.laid_out(problem, limits, problem.rows, (problem.n, problem.rows))
 
 

@@ -273,7 +273,6 @@ class Rows(Kernels):
         return seconds * _SECTOR / min(operand.dtype.itemsize for operand in problem.operands)
 
     def launch(self, problem: Reducing, limits: Properties) -> Launch:
-        """See :class:`Variant`."""
         inner, width = problem.inner, self.width
         packs, step = problem.outer * (inner // width), self.lanes * self.unroll
         grid = (

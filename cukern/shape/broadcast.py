@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,12 @@ from ..array.batched import Batched
 from ..array.deferred import traced_threads
 from ..array.layout import Layout, layout
 from ..autodiff import tape
-from ..cache import Cache
 from ..elementwise import constants
 from ..elementwise.constants import Shared
 from ..elementwise.operands import view
 from ..kernel.by_numpy import LARGE, by_numpy
 from ..kernel.plan import raw
 from .views import broadcast_to, expand_dims, reshape
-
-_layouts: Cache[tuple[Layout, tuple[int, ...]], Layout] = Cache()
 
 
 def repeated(x: Array, shape: tuple[int, ...]) -> Array:
@@ -33,7 +31,7 @@ def repeated(x: Array, shape: tuple[int, ...]) -> Array:
     own = x._layout or x._planned()
     if traced_threads or (own.on_host and not own.contiguous):
         return broadcast_to(x, shape)
-    wanted = _layouts.get((own, shape)) or _layouts.keep((own, shape), _repeated(own, shape))
+    wanted = _repeated(own, shape)
     if not own.on_host:
         return x._seen(wanted)
     # What NumPy's broadcast_to returns, at a tenth of its time.
@@ -44,6 +42,7 @@ def repeated(x: Array, shape: tuple[int, ...]) -> Array:
     return result
 
 
+@lru_cache(maxsize=8192)
 def _repeated(own: Layout, shape: tuple[int, ...]) -> Layout:
     steps = [0 if n == 1 else stride for n, stride in zip(own.shape, own.strides, strict=True)]
     strides = (0,) * (len(shape) - len(steps)) + tuple(steps)
@@ -59,7 +58,7 @@ def with_repeats(x: Array, times: int, axis: int) -> Array:
     """A copy of ``x`` in which each element along an axis is there ``times`` times."""
     few = x.device.addressable and x.size * times < LARGE and not tape.recording((x,))
     if few and (made := _with_repeats(x.device, x._data, times, axis)) is not None:
-        return made  # type: ignore[no-any-return]
+        return made
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     spread = broadcast_to(expand_dims(x, axis + 1), (*before, x.shape[axis], times, *after))
     return reshape(spread, (*before, x.shape[axis] * times, *after), copy=True)

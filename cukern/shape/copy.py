@@ -14,7 +14,6 @@ from ..array import Array
 from ..array.batched import Batched
 from ..array.layout import Layout, fresh_layout, layout
 from ..array.operators import FUNCTIONS
-from ..cache import Cache
 from ..device import Device
 from ..device.interface import Prepared
 from ..dtypes import DType
@@ -74,7 +73,12 @@ def permuted(own: Layout, order: tuple[int, ...]) -> Layout:
     return layout(own.device, own.dtype, shape, strides, own.aligned)
 
 
-_contiguous: Cache[Any, tuple[Layout, Prepared | None]] = Cache()
+@lru_cache(maxsize=8192)
+def _copied_to(own: Layout, order: tuple[int, ...] | None) -> tuple[Layout, Prepared | None]:
+    """The layout of a copy in C order with its axes in another order, and the launch that makes it."""
+    moved = own if order is None else permuted(own, order)
+    fresh = fresh_layout(own.device, own.dtype, moved.shape)
+    return fresh, copier(moved, fresh)
 
 
 def reshaped(x: Array, sizes: tuple[int, ...]) -> Array:
@@ -85,19 +89,15 @@ def reshaped(x: Array, sizes: tuple[int, ...]) -> Array:
     if own.on_host:
         return Array._wrap(in_order(x.device, x._data).reshape(sizes), x.device)
     with on(x.device):
-        cached = _contiguous.get((own, None, sizes))
-        if cached is None:
-            run = copier(own, fresh_layout(x.device, own.dtype, own.shape))
-            cached = _contiguous.keep((own, None, sizes), (fresh_layout(x.device, own.dtype, sizes), run))
-        result = Array._made(cached[0])
-        if cached[1] is not None:
-            cached[1](x._operand, result._operand)
+        result = Array._made(fresh_layout(x.device, own.dtype, sizes))
+        _, run = _copied_to(own, None)
+        if run is not None:
+            run(x._operand, result._operand)
     return result
 
 
 def _copied(x: Array, sizes: tuple[int, ...]) -> Array:
-    result: Array = FUNCTIONS["reshape"](x, sizes, copy=True)
-    return result
+    return FUNCTIONS["reshape"](x, sizes, copy=True)
 
 
 def contiguous(x: Array, order: tuple[int, ...] | None = None) -> Array:
@@ -112,18 +112,14 @@ def contiguous(x: Array, order: tuple[int, ...] | None = None) -> Array:
         if _WRITE(x.device, result, ..., data):
             return Array._wrap(result, x.device)
     with on(x.device):
-        cached = _contiguous.get((own, order))
-        if cached is None:
-            moved = own if order is None else permuted(own, order)
-            fresh = fresh_layout(x.device, own.dtype, moved.shape)
-            cached = _contiguous.keep((own, order), (fresh, copier(moved, fresh)))
-        result = Array._made(cached[0])
-        if cached[1] is not None:
+        fresh, run = _copied_to(own, order)
+        result = Array._made(fresh)
+        if run is not None:
             source = (
                 x if order is None or not own.on_host else Array._wrap(x._data.transpose(order), x.device)
             )
             source._planned()
-            cached[1](source._operand, result._operand)
+            run(source._operand, result._operand)
     return result
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -201,6 +201,8 @@ def _common_order(layouts: Sequence[Layout]) -> tuple[int, ...] | None:
     return orders.pop() if len(orders) == 1 else None
 
 
+_made = lru_cache(maxsize=8192)(_Join)
+#: The joins of arrays of the same layouts, in their common dtype.
 _joins: Cache[tuple[Any, ...], _Join] = Cache()
 
 
@@ -222,12 +224,8 @@ def _join(
     name: str, arrays: Sequence[Array], axis: int, dtype: DType, order: tuple[int, ...] | None = None
 ) -> _Join:
     """The join of checked arrays."""
-    key = (dtype, order, *_key(name, arrays, axis))
-    plan = _joins.get(key)
-    if plan is None:
-        layouts = [x._layout or x._planned() for x in arrays]
-        plan = _joins.keep(key, _Join(name, layouts, axis, dtype, name in ("stack", "unstack"), order))
-    return plan
+    layouts = tuple([x._layout or x._planned() for x in arrays])
+    return _made(name, layouts, axis, dtype, name in ("stack", "unstack"), order)
 
 
 def _joined(name: str, arrays: Sequence[Array], axis: int, dtype: DType, given: int | None) -> Array:
@@ -266,8 +264,7 @@ def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 def _part(x: Array, axis: int, start: int, end: int) -> Array:
     """The elements from ``start`` to ``end`` along an axis, a view."""
-    part: Array = x[(slice(None),) * axis + (slice(start, end),)]
-    return part
+    return x[(slice(None),) * axis + (slice(start, end),)]
 
 
 @public

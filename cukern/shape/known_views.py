@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..array import Array
@@ -68,7 +69,12 @@ def relaid(x: Array, wanted: Layout, axes: Sequence[int]) -> Array:
     return result
 
 
-_items: Cache[tuple[Layout, int], list[Layout]] = Cache()
+@lru_cache(maxsize=8192)
+def _items(own: Layout, axis: int) -> list[Layout]:
+    """The layouts of the items of an array along an axis."""
+    shape, strides = ((*one[:axis], *one[axis + 1 :]) for one in (own.shape, own.strides))
+    aligned = [own.aligned and i * own.strides[axis] % ALIGNMENT == 0 for i in range(own.shape[axis])]
+    return [layout(own.device, own.dtype, shape, strides, each) for each in aligned]
 
 
 def items(x: Array, axis: int = 0) -> list[Array]:
@@ -77,15 +83,8 @@ def items(x: Array, axis: int = 0) -> list[Array]:
     if own.on_host or min(own.strides) < 0:
         whole = (slice(None),) * axis
         return [view(x, x._data[(*whole, i, ...)]) for i in range(own.shape[axis])]
-    step = own.strides[axis]
-    layouts = _items.get((own, axis))
-    if layouts is None:
-        shape, strides = ((*one[:axis], *one[axis + 1 :]) for one in (own.shape, own.strides))
-        aligned = [own.aligned and i * step % ALIGNMENT == 0 for i in range(own.shape[axis])]
-        result = [layout(x.device, own.dtype, shape, strides, each) for each in aligned]
-        layouts = _items.keep((own, axis), result)
-    views = []
-    for i, one in enumerate(layouts):
+    step, views = own.strides[axis], []
+    for i, one in enumerate(_items(own, axis)):
         views.append(x._seen(one, i * step))
     return views
 

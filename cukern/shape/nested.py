@@ -74,7 +74,7 @@ def assembled(items: Any, dtype: dtypes.DType | None, device: Device | None) -> 
         and not tape.recording(arrays)
         and (made := _joined(where, items, wanted)) is not None
     ):
-        return made  # type: ignore[no-any-return]
+        return made
     return _stacked(items, wanted, where)
 
 

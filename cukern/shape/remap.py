@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,6 @@ from .. import dtypes
 from ..array import Array
 from ..array.deferred import trace, traced_threads
 from ..array.layout import Layout, fresh_layout
-from ..cache import Cache
 from ..dtypes import DType
 from ..elementwise.geometry import geometry
 from ..kernel import Kernel
@@ -21,6 +21,7 @@ from ..kernel.plan import Plan, new, on
 from ..kernel.sizes import LARGEST_INDEX
 from ..kernel.strides import Axes, needs_64_bits
 from ..launch.params import layout_params
+from .copy import permuted
 
 _REMAP = Kernel("shape/remap.cu", block=256)
 
@@ -38,11 +39,11 @@ class _Axis(NamedTuple):
         return self.shape == self.size and not self.before
 
 
-def _collapsed(data: Any, shape: Sequence[int], before: Sequence[int], beyond: str) -> list[_Axis]:
+def _collapsed(own: Layout, shape: Sequence[int], before: Sequence[int], beyond: str) -> list[_Axis]:
     """As few axes as possible: an axis without padding is merged with the next outer one if they are contiguous."""
     axes: list[_Axis] = []
-    for m, n, stride, start in zip(shape, data.shape, data.strides, before, strict=True):
-        axis = _Axis(m, n, start, stride // data.itemsize)
+    for m, n, stride, start in zip(shape, own.shape, own.strides, before, strict=True):
+        axis = _Axis(m, n, start, stride // own.dtype.itemsize)
         if axis.same and n == 1:
             continue
         if axes and axis.same and (axes[-1].same or beyond in ("wrap", "constant")):
@@ -54,15 +55,28 @@ def _collapsed(data: Any, shape: Sequence[int], before: Sequence[int], beyond: s
     return axes or [_Axis(1, 1, 0, 1)]
 
 
-def _make_plan(result: Layout, data: Any, axes: Sequence[_Axis], beyond: str) -> Plan:
-    device = result.device
+@lru_cache(maxsize=8192)
+def _plan(
+    own: Layout,
+    sizes: tuple[int, ...],
+    before: tuple[int, ...],
+    beyond: str,
+    order: tuple[int, ...] | None,
+) -> Plan:
+    """The launch for an array of a layout; none of no elements."""
+    device, result = own.device, fresh_layout(own.device, own.dtype, sizes, order)
+    if not result.size:
+        return Plan(device, (result,))
+    lying = tuple(range(len(sizes))) if order is None else order
+    shape, starts = ([one[axis] for axis in lying] for one in (sizes, before))
+    axes = _collapsed(permuted(own, lying), shape, starts, beyond)
     shape = [axis.shape for axis in axes]
     rows, columns, outer = math.prod(shape[:-1]), shape[-1], len(axes) - 1
     # With outer axes, columns lie along blockIdx.y, so one row needs the geometry of several.
     spread = geometry(device.style, max(rows, 2) if outer else 1, columns)
     spans = Axes(tuple(axis.size for axis in axes), (tuple(axis.step for axis in axes),))
     wide = needs_64_bits(spans) or max(rows * spread.lanes, 2 * rows * columns) > LARGEST_INDEX
-    bits = dtypes.info(data.dtype).bits
+    bits = dtypes.info(own.dtype).bits
     index = {"index": "long long" if wide else "int"}
     walked = layout_params(**dict(zip(_Axis._fields, zip(*axes, strict=True), strict=True)))
     bound = _REMAP.bind(
@@ -81,9 +95,6 @@ def _make_plan(result: Layout, data: Any, axes: Sequence[_Axis], beyond: str) ->
     grid = (-(-rows // (groups * spread.rows_piece)), pieces, 1) if outer else (-(-pieces // groups), 1, 1)
     tail = (walked.packed(index), rows, spread.rows_piece, spread.piece)
     return Plan(device, (result,), bound.function.prepare(grid, (spread.block, 1, 1), 0, tail))
-
-
-_plans: Cache[Any, Plan] = Cache()
 
 
 def remap(
@@ -114,16 +125,8 @@ def remap(
         )
         return called
     own = x._layout or x._planned()
-    key = (own, tuple(shape), tuple(before), beyond, order)
-    plan = _plans.get(key)
     with on(x.device):
-        if plan is None:
-            layout = fresh_layout(x.device, own.dtype, tuple(shape), order)
-            lying = range(len(shape)) if order is None else order
-            sizes, starts = ([one[axis] for axis in lying] for one in (shape, before))
-            axes = _collapsed(x._data.transpose(lying), sizes, starts, beyond)
-            plan = Plan(x.device, (layout,)) if not layout.size else _make_plan(layout, x._data, axes, beyond)
-            _plans.keep(key, plan)
+        plan = _plan(own, tuple(shape), tuple(before), beyond, order)
         (result,) = new(plan.layouts)
         if plan.launch is not None:
             values = ends if beyond == "constant" else (0, 0)
@@ -157,7 +160,7 @@ def _by_parts(
         side = next((int(part.start > 0) for part, own in each if own is None), None)
         parts.append((box, x, key) if side is None else (box, numbers[side], ()))
     again = remap, x, (shape, before, beyond, ends, order)
-    return active.joined(whole, parts, again)  # type: ignore[no-any-return]
+    return active.joined(whole, parts, again)
 
 
 def _sides(m: int, n: int, before: int, beyond: str) -> list[tuple[slice, slice | None]] | None:

@@ -19,7 +19,6 @@ from ..array.deferred import traced_threads
 from ..array.layout import Layout
 from ..array.mapping import mapped
 from ..autodiff.state import opened
-from ..cache import Cache
 from ..elementwise.fuse import fuse
 from ..elementwise.graph import Expr, NotFused
 from ..elementwise.operands import (
@@ -253,27 +252,22 @@ def moveaxis(x: Array, /, source: int | tuple[int, ...], destination: int | tupl
         ValueError: the numbers of sources and destinations differ.
     """
     x = array_or_symbol(x, "moveaxis")
-    known_order = (
-        _moved.get((x.ndim, source, destination)) if type(source) is type(destination) is int else None
-    )
-    if known_order is not None:
-        return permute_dims(x, known_order)
-    sources = normalize_axes(source, x.ndim, "moveaxis")
-    targets = normalize_axes(destination, x.ndim, "moveaxis")
+    order = _moved if type(source) is type(destination) is int else _moved.__wrapped__
+    return permute_dims(x, order(x.ndim, source, destination))
+
+
+@lru_cache(maxsize=8192)
+def _moved(ndim: int, source: Any, destination: Any) -> tuple[int, ...]:
+    """The order of so many axes of which some are moved."""
+    sources, targets = (normalize_axes(one, ndim, "moveaxis") for one in (source, destination))
     if len(sources) != len(targets):
         raise ValueError(
             f"moveaxis: expected as many destinations as sources, got {destination} and {source}"
         )
-    order = [i for i in range(x.ndim) if i not in sources]
+    order = [i for i in range(ndim) if i not in sources]
     for target, axis in sorted(zip(targets, sources, strict=True)):
         order.insert(target, axis)
-    if type(source) is type(destination) is int:
-        _moved.keep((x.ndim, source, destination), tuple(order))
-    return permute_dims(x, order)
-
-
-#: The order of axes by their number, and a source and a destination.
-_moved: Cache[tuple[int, int, int], tuple[int, ...]] = Cache()
+    return tuple(order)
 
 
 @public
@@ -390,7 +384,7 @@ def roll(x: Array, /, shift: int | Sequence[int] | Array, axis: int | Sequence[i
     shifts = _sizes(shift.numpy() if isinstance(shift, Array) else shift, "roll", "shift")
     one = axis is None or (type(axis) is int and len(shifts) == 1)
     if one and not traced_threads and (rolled := _ROLL(x, sum(shifts), axis)) is not None:
-        return rolled  # type: ignore[no-any-return]
+        return rolled
     if axis is None:
         flat = reshape(x, (-1,))
         total = sum(shifts)
@@ -433,8 +427,7 @@ def _triangle(x: Array, k: int, name: str, lower: bool) -> Array:
         x = broadcast_to(x, (x.size, x.size))
     n, m = x.shape[-2:]
     rows, columns = arange(n, device=x.device), arange(m, device=x.device)
-    result: Array = _chosen(x, expand_dims(rows, 1), columns, operator.index(k), lower)
-    return result
+    return _chosen(x, expand_dims(rows, 1), columns, operator.index(k), lower)
 
 
 @public

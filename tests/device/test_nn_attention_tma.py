@@ -24,7 +24,7 @@ import cukern as ck
 from cukern import nn
 from cukern.kernel.sizes import divide_up
 from cukern.launch.family import STAND_IN
-from cukern.nn.attention import schedule, variants
+from cukern.nn.attention import variants, warpgroups
 from cukern.nn.attention.gradients import KeysWarpgroups, QueriesWarpgroups, Together
 from cukern.nn.attention.problem import Head
 from cukern.nn.attention.tensor_cores import TensorCores
@@ -280,7 +280,7 @@ def test_the_work_of_the_busiest_block() -> None:
                 at = (block + number * (blocks - rotation)) % blocks
                 tile = own * blocks + (blocks - 1 - at if (own + number) % 2 else at)
                 load[block] += work[tile // width] if tile < width * work.size else 0
-        assert schedule._longest(heads, section, rotation, work, blocks) == load.max()
+        assert warpgroups._longest(heads, section, rotation, work, blocks) == load.max()
 
 
 def test_sections_of_heads_that_blocks_begin_with_other_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +291,7 @@ def test_sections_of_heads_that_blocks_begin_with_other_tiles(monkeypatch: pytes
     ) -> dict[str, int]:
         return {"heads": heads, "section": 2, "turns": divide_up(2 * work.size, blocks), "rotation": 1}
 
-    monkeypatch.setattr(schedule, "order", order)
+    monkeypatch.setattr(warpgroups, "_order", order)
     shapes = ((1, 5, 300, 64),) * 3
     with only("warpgroups", blocks=3) as used:
         check("bfloat16", shapes, np.tri(300, dtype=bool), causal=True)

@@ -16,7 +16,7 @@ import cukern as ck
 from cukern import nn
 from cukern.launch.variant import Run
 from cukern.nn import fused
-from cukern.nn.channel_norm.families import CHANNEL_NORM, GRADIENT
+from cukern.nn.channel_norm.function import CHANNEL_NORM, GRADIENT
 from cukern.nn.channel_norm.sharing import Share
 from cukern.nn.layer_norm.families import LAYER_NORM
 from cukern.testing import gradcheck

@@ -22,7 +22,7 @@ from cukern.kernel import Kernel
 from cukern.nn.channel_norm import problem as problems
 from cukern.nn.channel_norm import sharing, variants
 from cukern.nn.channel_norm.clusters import Clusters, Sizes
-from cukern.nn.channel_norm.families import CHANNEL_NORM, GRADIENT
+from cukern.nn.channel_norm.function import CHANNEL_NORM, GRADIENT
 from cukern.nn.channel_norm.problem import Places
 from cukern.nn.channel_norm.sharing import Share
 from cukern.nn.layer_norm.families import LAYER_NORM

@@ -19,8 +19,7 @@ from cukern.device.interface import Properties
 from cukern.launch.family import STAND_IN
 from cukern.nn.pooling import families, samples, variants
 from cukern.nn.pooling.families import GRADIENT, POOLING
-from cukern.nn.pooling.geometry import Windows
-from cukern.nn.pooling.problem import Pooling, channels_last
+from cukern.nn.pooling.problem import Pooling, Windows, channels_last
 from cukern.nn.pooling.reference import avg_pool2d_reference, max_pool2d_reference
 from cukern.nn.pooling.variants import Tiles
 from cukern.testing import gradcheck

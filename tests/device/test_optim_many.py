@@ -23,8 +23,7 @@ RNG = np.random.default_rng(0)
 def cut(monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None], device: ck.Device) -> None:
     """Small pieces of several threads and wide accesses, on the host as well."""
     monkeypatch.setitem(multi._GEOMETRY, device.kind, multi.Geometry(64, 32, None))
-    empty(clip._norms)
-    empty(clip._scalings)
+    empty(clip._norm, clip._scaling)
 
 
 def _arrays(sizes: list[int], dtype: Any) -> list[ck.Array]:
@@ -366,8 +365,9 @@ def test_the_norm_of_many_gradients(device: ck.Device, cut: None) -> None:
         np.testing.assert_allclose(
             one.numpy().astype(np.float64), wanted * 2 / norm, rtol=4e-3 if one.dtype == ck.bfloat16 else 1e-6
         )
-    (made,) = clip._scalings.values()  # 28 bytes of a launch's arguments for an array, of 4096
-    assert max(len(batch.members) for batch, _, _ in made._scales) * 28 <= 4096
+    layouts = [one._planned() for one in gradients[:-1]]
+    # 28 bytes of a launch's arguments for an array, of 4096.
+    assert max(len(batch.members) for batch, _ in clip._batches(layouts, 2)) * 28 <= 4096
     strided, _ = clip_by_global_norm([ck.broadcast_to(ck.asarray([3.0]), (4,)), ck.ones((2, 2)).T], 1e9)
     assert strided[0].tolist() == [3.0] * 4
 

@@ -51,7 +51,7 @@ def test_the_shape_of_a_gpu(
         return Geometry(64, 8 if rows > 1 else 64, 1, 64)
 
     monkeypatch.setattr(moving, "geometry", geometry)
-    empty(moving._plans)
+    empty(moving._plan)
     a = np.arange(float(np.prod(shape)), dtype=np.float32).reshape(shape)
     made = ck.pad(ck.asarray(a, device="host"), widths, mode)
     np.testing.assert_array_equal(made.numpy(), np.pad(a, widths, mode))
@@ -69,7 +69,7 @@ def test_64_bit_places(
     device: ck.Device, monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None]
 ) -> None:
     monkeypatch.setattr(moving, "LARGEST_INDEX", 3)
-    empty(moving._plans)
+    empty(moving._plan)
     a = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(ck.pad(ck.asarray(a), 2, "reflect").numpy(), np.pad(a, 2, "reflect"))
 

@@ -21,7 +21,6 @@ from nn_support import DTYPE_NAMES, Sized, check_equal, close, random, sized
 import cukern as ck
 from cukern import nn
 from cukern.nn.layer_norm.reference import layer_norm_reference
-from cukern.nn.lltm import lltm_cell_reference
 from cukern.testing import assert_close
 
 WIDE = ["float32", "float64"]
@@ -58,7 +57,7 @@ def rms_norm(dtype: str) -> None:
 
 
 def lltm(dtype: str) -> None:
-    check_equal(nn.lltm_cell, lltm_cell_reference, lltm_tests.cell_arrays(3, 5, 7, dtype))
+    check_equal(nn.lltm_cell, lltm_tests.cell_reference, lltm_tests.cell_arrays(3, 5, 7, dtype))
 
 
 def matmul_add_relu(dtype: str) -> None:

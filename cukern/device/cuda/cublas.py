@@ -177,7 +177,7 @@ def prepare(
         A function of three addresses in the current device's memory; it runs on the current stream.
     """
     if (own := getattr(cupy, "products", None)) is not None:  # of what stands in for CuPy
-        return own.prepare(a, b, out, batch, steps, add)  # type: ignore[no-any-return]
+        return own.prepare(a, b, out, batch, steps, add)
     small, head, of_right, of_left, factor, of_out, tails = _arguments(a, b, out, batch, add)
     long, pointer = ctypes.c_longlong, ctypes.c_void_p
     of_left, of_right = (*of_left, long(steps[0])), (*of_right, long(steps[1]))
@@ -203,7 +203,7 @@ def prepare_pointers(cupy: Any, a: Any, b: Any, out: Any, batch: int) -> Callabl
         the right ones, then of the results.
     """
     if (own := getattr(cupy, "products", None)) is not None:
-        return own.prepare_pointers(a, b, out, batch)  # type: ignore[no-any-return]
+        return own.prepare_pointers(a, b, out, batch)
     small, head, of_right, of_left, zero, of_out, (full, fast) = _arguments(a, b, out, batch)
     pointer, size = ctypes.c_void_p, 8 * batch
 

@@ -132,7 +132,7 @@ def prepare(
         algorithm for the product, or cannot read the matrices.
     """
     if (own := getattr(cupy, "products", None)) is not None:  # of what stands in for CuPy
-        return own.prepare_ended(a, b, out, batch, steps, added, relu)  # type: ignore[no-any-return]
+        return own.prepare_ended(a, b, out, batch, steps, added, relu)
     library = _library(cupy)
     if library is None or read(a) is None or read(b) is None:
         return None

@@ -125,6 +125,3 @@ class KeyValueCache:
             f"KeyValueCache(batch={batch}, heads={heads}, capacity={capacity}, features={features}, "
             f"value_features={self.values.shape[3]}, dtype={self.keys.dtype}, device={self.keys.device})"
         )
-
-
-__all__ = ["KeyValueCache"]

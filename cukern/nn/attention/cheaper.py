@@ -56,14 +56,12 @@ class Unit(NamedTuple):
         gain: what it is multiplied by, above 0.
         scaled: whether the gain is to be multiplied by the scale of the scores, which is above 0.
         limited: whether no value is above 1, and exponentials of differences of scores are far from subnormal.
-        near: if the value is a tanh that the device's own instruction may make, the factor of the score in it; else 0.
         divided: of the inputs made ahead, those that are to be divided by the scale.
     """
 
     gain: float = 1.0
     scaled: bool = False
     limited: bool = False
-    near: float = 0.0
     divided: frozenset[int] = frozenset()
 
 
@@ -287,11 +285,8 @@ class _Inputs:
                 by = _product(by, self._input("inverse"))
             keeps = self._is_kept(term)
             made[keeps] = call(table.add, (made[keeps], self._times(term, by)))
-        near = self._given.near and _named(made[False], "tanh")
-        by_score = _factor(made[False].args[0]) if near else None
-        factor = by_score[0] if by_score and by_score[1] == input_node(0, dtypes.float32) else 0.0
-        inputs = frozenset(one.value for one in divided)
-        unit = Unit(gain, scaled, near and gain <= _LIMIT, factor, inputs)
+        limited = self._given.near and _named(made[False], "tanh") and gain <= _LIMIT
+        unit = Unit(gain, scaled, limited, frozenset(one.value for one in divided))
         return Parts(made[False], made[True], unit)
 
     def _is_ahead(self, node: Node) -> bool:

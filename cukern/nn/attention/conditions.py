@@ -149,12 +149,3 @@ def score_by_bits(asked: Attention) -> Program | None:
     if options.condition is not None:
         return options.condition.score
     return without_mask(options.program, PLACES + len(asked.operands) - 1)
-
-
-__all__ = [
-    "Condition",
-    "axes_of_blocks",
-    "condition_blocks",
-    "condition_of",
-    "score_by_bits",
-]

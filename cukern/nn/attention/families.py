@@ -189,8 +189,7 @@ def backward(
     problem, of_d = call.problem, d._layout or d._planned()
 
     def gradients(family: Family[Attention], own: Attention) -> list[Array]:
-        found: list[Array] = family(own)(call, *given)
-        return found
+        return family(own)(call, *given)
 
     found: dict[int, Array] = {}
     q, k, v = wanted[:3]

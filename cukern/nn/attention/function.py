@@ -96,8 +96,7 @@ def _computed(
     def push(tangents: Sequence[Array | None], saved: Sequence[Any]) -> tuple[Array, ...]:
         *arrays, starts_q, starts_k, kinds, bits, _, _ = saved
         call = form.call(arrays, (starts_q, starts_k), None if kinds is None else masks.Blocks(kinds, bits))
-        tangent: tuple[Array, ...] = along(lambda *own: composed(call, *own)[:2], arrays, tangents)
-        return tangent
+        return along(lambda *own: composed(call, *own)[:2], arrays, tangents)
 
     with tape.stop_recording():
         bits = dtypes.info(arrays[0].dtype).narrow

@@ -111,7 +111,6 @@ class GradientMma(Gradient, Mma):
     apart: bool = False
 
     def shared(self, problem: Attention) -> int:
-        """Bytes of dynamic shared memory of a block."""
         return (self.tile_m + self.tile_n) * 2 * sum(self.widths(problem)) + 12 * self.tile_m
 
 
@@ -156,7 +155,6 @@ class QueriesWarpgroups(GradientFed):
     }
 
     def shared(self, problem: Attention) -> int:
-        """Bytes of dynamic shared memory of a block."""
         both = 2 * sum(map(whole_lines, problem.head))
         return (self.tile_m + self.stages * self.tile_n) * both + 1024 + self.ahead_size * self.ahead_stages
 
@@ -173,7 +171,6 @@ class KeysWarpgroups(GradientFed):
     }
 
     def shared(self, problem: Attention) -> int:
-        """Bytes of dynamic shared memory of a block."""
         both = 2 * sum(map(whole_lines, problem.head))
         stage = self.tile_m * (both + 12) + 8
         return self.tile_n * both + self.stages * stage + 1024 + self.ahead_size * self.ahead_stages
@@ -206,7 +203,6 @@ class Together(KeysWarpgroups):
             yield replace(one, by_turns=True) if bent else one
 
     def shared(self, problem: Attention) -> int:
-        """Bytes of dynamic shared memory of a block."""
         return super().shared(problem) + 4 * self.tile_m * (self.tile_n + whole_lines(problem.head.size))
 
     def sums(self, problem: Attention) -> tuple[int, ...]:
@@ -219,7 +215,6 @@ class Together(KeysWarpgroups):
         return math.prod(self.sums(problem))
 
     def launch(self, problem: Attention, limits: Properties) -> Launch:
-        """See :class:`Gradient`."""
         made = super().launch(problem, limits)
         return replace(made, constants={**made.constants, "makes_q": True})
 

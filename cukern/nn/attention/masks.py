@@ -184,17 +184,3 @@ def tile_lists(kinds: Layout, walk: Walk) -> Replay:
     made = Launch((divide_up(count * lanes, block), 1, 1), block, params=(sizes,))
     layout = fresh_layout(device, dtypes.int32, (batches, heads, tiles, along + 1))
     return Replay(device, prepared(_MaskTiles(lanes), made, device), (layout,))
-
-
-__all__ = [
-    "BLOCK",
-    "FEWEST",
-    "Blocks",
-    "InBlocks",
-    "Walk",
-    "axes_of",
-    "mask_blocks",
-    "sizes_of",
-    "tile_lists",
-    "without_array",
-]

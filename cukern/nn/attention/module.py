@@ -143,8 +143,7 @@ def scaled_dot_product_attention(
     given: dict[str, Any] = {"mask": attn_mask, "dropout": dropout_p, "rng": rng}
     if not floats and quickest(matrices, is_causal, more, query.device.properties):
         given |= {"causal": is_causal, "scale": factor, "deterministic": deterministic}
-        attended: Array = attention(query, key, value, **given)
-        return attended
+        return attention(query, key, value, **given)
     return _composed(query, key, value, is_causal, factor, **given)
 
 
@@ -287,7 +286,7 @@ class MultiHeadAttention(Module):
                 deterministic=self.deterministic,
             )
         joined = ops.reshape(ops.swapaxes(found, 1, 2), (*query.shape[:2], features))
-        return self.out_proj(joined)  # type: ignore[no-any-return]
+        return self.out_proj(joined)
 
     def _require(self, **arrays: Array) -> None:
         features = self.out_proj.weight.shape[0]
@@ -304,8 +303,4 @@ class MultiHeadAttention(Module):
         return ops.swapaxes(ops.reshape(x, (batch, length, self.heads, features // self.heads)), 1, 2)
 
     def extra_repr(self) -> str:
-        """The options that the parameters' shapes do not show."""
         return f"heads={self.heads}, dropout={self.dropout}"
-
-
-__all__ = ["MultiHeadAttention", "scaled_dot_product_attention"]

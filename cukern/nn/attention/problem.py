@@ -95,7 +95,6 @@ class Attention(NamedTuple):
 
     @property
     def device(self) -> Device:
-        """Where it is computed."""
         return self.q.device
 
     @property
@@ -182,7 +181,6 @@ class Attention(NamedTuple):
 
     @property
     def features(self) -> dict[str, Any]:
-        """What its time depends on."""
         (batch, heads, length, size), keys, options = self.q.shape, self.k.shape[2], self.options
         return {
             "dtype": dtypes.info(self.q.dtype).name,
@@ -201,7 +199,6 @@ class Attention(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The problem in a line."""
         (batch, heads, length, size), (_, key_heads, keys, _) = self.q.shape, self.k.shape
         made = ", ".join(n for n, want in zip("qkv", self.wanted, strict=True) if want)
         of = "" if self.d is None else f"gradient of {made or 'an array of the score'} of "
@@ -302,6 +299,3 @@ class Call(NamedTuple):
             None if blocks is None else blocks.kinds._planned(),
             None if blocks is None or blocks.bits is None else blocks.bits._planned(),
         )
-
-
-__all__ = ["MOST", "Attention", "Call", "Head", "Options", "are_packs", "dense", "joined", "like"]

@@ -57,7 +57,6 @@ class Simt(Tiled):
         yield from islice((one for one in (cls(*tile) for tile in tiles) if one.shared(problem) <= most), 1)
 
     def cost(self, problem: Attention, limits: Properties) -> float:
-        """See :class:`Variant`."""
         if cost.is_host(limits):
             return problem.least_seconds(limits) / self.efficiency_of_host + cost.launch(limits)
         return super().cost(problem, limits)
@@ -68,7 +67,6 @@ class Simt(Tiled):
         return self.lanes_y * self.lanes_x
 
     def shared(self, problem: Attention) -> int:
-        """Bytes of dynamic shared memory of a block."""
         (size, value), scores = problem.head, self.tile_m * (self.tile_n + 1)
         numbers = self.tile_m * (size + 1) + self.tile_n * (size + value + 2) + scores
         if problem.d is not None:

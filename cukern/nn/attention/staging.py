@@ -160,6 +160,3 @@ def _is_long(node: Node, lookups: Sequence[Lookup]) -> bool:
         or (one.row is not None and one.row.name not in _QUICK and one.dtype == dtypes.float32)
         for one in order((node,))
     )
-
-
-__all__ = ["Staging", "describable", "staging", "tiled_input", "unstaged"]

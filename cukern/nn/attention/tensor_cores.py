@@ -69,6 +69,5 @@ class TensorCores(Mma, Splitting):
             yield one.in_parts(problem, limits)
 
     def shared(self, problem: Attention) -> int:
-        """Bytes of dynamic shared memory of a block."""
         size, value = self.widths(problem)
         return 2 * (self.tile_m * size + self.tile_n * (size + value))

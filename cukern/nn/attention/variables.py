@@ -14,14 +14,6 @@ from .problem import Attention
 from .scores import PLACES, Lookup, Printed, by_place, looked_up, printed, reached
 from .staging import Staging
 
-#: The largest factor of a score in a tanh whose arguments are expected to be small, and the scales of such scores.
-_NEAR, _SCALES = 1 / 8, (2**-12, 16)
-
-
-def _are_small(near: float, scale: float) -> bool:
-    """Whether most scores times a factor are expected to be small."""
-    return 0 < abs(near) <= _NEAR and _SCALES[0] <= scale <= _SCALES[1]
-
 
 def variables_of(
     asked: Attention, staged: Staging, fed: bool, by_fragments: bool, of_keys: bool
@@ -124,7 +116,6 @@ def _of_score(asked: Attention, staged: Staging, by_warpgroups: bool) -> dict[st
         and q.dtype == dtypes.bfloat16
         and _keeps_bits(options.scale),
         "limited": lines.unit.limited,
-        "near": lines.unit.near if _are_small(lines.unit.near, options.scale) else 0,
     }
 
 
@@ -146,6 +137,3 @@ def _windows(staged: Staging, lookups: Sequence[Lookup], sizes: Sequence[int], u
     inputs = list(_inputs_of_windows(staged))
     values = [f"{x} * inverse" if k in unit.divided else x for k, x in zip(inputs, names, strict=True)]
     return {"lines": lines, "values": values, "inputs": inputs}
-
-
-__all__ = ["variables_of"]

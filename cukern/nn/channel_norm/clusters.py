@@ -17,15 +17,7 @@ from ...launch import cost
 from ...launch.variant import Launch, Plan, prepared
 from .problem import ChannelNorm, Places
 from .sharing import Share, sizes_of, width_of
-from .variants import (
-    GradientSeparate,
-    OfChannels,
-    ParameterGradients,
-    Separate,
-    activated,
-    cxx,
-    replayed,
-)
+from .variants import GradientSeparate, OfChannels, ParameterGradients, Separate, activated, cxx, replayed
 
 #: The most channels that a block takes one after another, and threads that have neighbouring packs of channels.
 _MEMBERS, _ACROSS = 32, 32

@@ -1,4 +1,4 @@
-"""Batch and group norm of checked arguments: the plans of forms of arguments that came before, and records on tapes."""
+"""Batch and group norm of checked arguments: the families that compute them, and records on tapes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,29 @@ from ...array.layout import ALIGNMENT, Layout, layout
 from ...autodiff import tape
 from ...errors import LaunchError
 from ...function import stop_gradient
+from ...launch.family import Family
 from .. import fused
-from .families import CHANNEL_NORM, GRADIENT
+from . import reference
+from .clusters import Clusters, ClustersGradient
 from .problem import ChannelNorm
 from .reference import composed
+from .variants import GradientSeparate, Rows, Separate
+
+CHANNEL_NORM: Family[ChannelNorm] = Family(
+    "channel norm",
+    Separate,
+    Clusters,
+    Rows,
+    reference=reference.normalization,
+    samples=reference.samples(of_gradient=False),
+)
+GRADIENT: Family[ChannelNorm] = Family(
+    "gradient of channel norm",
+    GradientSeparate,
+    ClustersGradient,
+    reference=reference.gradient,
+    samples=reference.samples(of_gradient=True),
+)
 
 
 def layouts_of(*arrays: object) -> tuple[Layout | None, ...] | None:
@@ -97,9 +116,7 @@ def _gradients(
     """The gradients of x, weight and bias that are wanted; else None."""
     layouts: Any = layouts_of(x, dy)
     asked = problem._replace(x=layouts[0], dy=layouts[1], wanted=tuple(wanted))
-    plan = GRADIENT(asked)
-    found: list[Array | None] = plan(x, dy, weight, bias, statistics)
-    return found
+    return GRADIENT(asked)(x, dy, weight, bias, statistics)
 
 
 def _require_apart(name: str, arrays: Sequence[Array | None]) -> None:

@@ -92,7 +92,6 @@ class ChannelNorm(NamedTuple):
 
     @property
     def device(self) -> Device:
-        """Where it is computed."""
         return self.x.device
 
     @property
@@ -209,7 +208,6 @@ class ChannelNorm(NamedTuple):
 
     @property
     def features(self) -> dict[str, Any]:
-        """What its time depends on."""
         places = self.places
         return {
             "dtype": dtypes.info(self.x.dtype).name,
@@ -229,7 +227,6 @@ class ChannelNorm(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The problem in a line."""
         name = "batch norm" if self.groups is None else f"norm of {self.groups} groups"
         of, by = "" if self.dy is None else "gradient of ", " by constants" if self.constant else ""
         order = "last" if self.places.last else "first"

@@ -15,12 +15,7 @@ from ...kernel.sizes import ACCESS, divide_up
 from ...launch import cost
 from ...launch.params import Params
 from ...launch.variant import Launch
-from .arrangement import (
-    Arranged,
-    channels_last,
-    packed_channels,
-    widest_pack,
-)
+from .arrangement import Arranged, channels_last, packed_channels, widest_pack
 from .problem import Convolution, Gemm, WeightsGradient, operand_steps
 from .tma import LINE
 from .variants import Implicit, constants_of
@@ -109,12 +104,10 @@ class Direct(Implicit):
 
     @classmethod
     def gemms(cls, problem: Convolution) -> list[Gemm]:
-        """See :class:`Implicit`."""
         x, weights = (one.layout for one in cls.arranged(problem))
         return problem.gemms(x, weights, cls.written(problem), weights_transposed=cls.width(problem) > 1)
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
-        """See :class:`Implicit`."""
         z, y, x = gemm.axes
         items, width, last = self.most_items, self.width(problem), gemm.output.channels_last
         while items > 1 and (items - 1) * x.step + 1 + (x.taps - 1) * abs(x.tap_step) > self.most_columns:
@@ -146,7 +139,6 @@ class _Walking(Walking, Implicit):
 
     @classmethod
     def gemm(cls, problem: Convolution) -> Gemm | None:
-        """See :class:`Walking`."""
         return next(iter(cls.gemms(problem)), None)
 
     @staticmethod
@@ -196,7 +188,6 @@ class Rows(_Walking):
 
     @classmethod
     def why_not(cls, gemm: Gemm, problem: Convolution, limits: Properties) -> str:
-        """See :class:`_Walking`."""
         last = gemm.image.channels_last and gemm.image.strides[1] == 1
         return "" if gemm.output.channels_last == last else "for image and output in one memory order"
 
@@ -225,7 +216,6 @@ class Rows(_Walking):
         yield cls(width, items, packed > 1, ahead, rows, across, threads, resident)
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
-        """See :class:`Implicit`."""
         _, y, x = gemm.axes
         last, batch = gemm.output.channels_last, gemm.image.batch
         runs, bands = divide_up(x.pixels, self.items), divide_up(y.pixels, self.rows)
@@ -295,7 +285,6 @@ class Planes(_Walking):
 
     @classmethod
     def why_not(cls, gemm: Gemm, problem: Convolution, limits: Properties) -> str:
-        """See :class:`_Walking`."""
         _, y, x = gemm.axes
         if why := why_not_planes(gemm, problem.x):
             return why
@@ -316,7 +305,6 @@ class Planes(_Walking):
             yield cls(cls.columns_of_lane(columns), stages, stage)
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
-        """See :class:`Implicit`."""
         _, y, x = gemm.axes
         _, height, columns = gemm.image.size
         planes = gemm.image.batch * gemm.groups

@@ -14,11 +14,7 @@ from ...launch import cost
 from ...launch.params import Params
 from ...launch.variant import Launch, Plan, Variant, prepared
 from .arrangement import PLANE, TAPS, Pipeline, is_packed, packed_channels, plane_of, taps_of, widest_pack
-from .depthwise import (
-    Walking,
-    why_not_few,
-    why_not_planes,
-)
+from .depthwise import Walking, why_not_few, why_not_planes
 from .problem import Gemm, WeightsGradient
 from .tma import LINE, image_tiles
 
@@ -110,7 +106,6 @@ class Direct(_BySums):
         yield cls(width, across, threads, divide_up(gemm.pixels, max(1, divide_up(gemm.pixels, splits))) or 1)
 
     def partials(self, gemm: Gemm) -> int:
-        """See :class:`_BySums`."""
         return self.splits
 
     def launch(self, problem: WeightsGradient, limits: Properties) -> Launch:
@@ -139,7 +134,6 @@ class _Walking(Walking, _BySums):
 
     @classmethod
     def gemm(cls, problem: WeightsGradient) -> Gemm | None:
-        """See :class:`.Walking`."""
         gemm = cls.sums(problem)
         return gemm if gemm.pixels and gemm.groups else None
 
@@ -214,7 +208,6 @@ class _Strips(_Walking):
         return gemm.image.batch * runs * bands, runs, bands
 
     def partials(self, gemm: Gemm) -> int:
-        """See :class:`_BySums`."""
         return divide_up(self.strips(gemm)[0], self.share(gemm))
 
     def launch(self, problem: WeightsGradient, limits: Properties) -> Launch:
@@ -250,7 +243,6 @@ class Rows(_Strips):
 
     @classmethod
     def why_not(cls, gemm: Gemm, problem: WeightsGradient, limits: Properties) -> str:
-        """See :class:`_Walking`."""
         width = widest_pack(ACCESS // 2 // problem.elem.itemsize, 1, problem.image, problem.output)
         return "" if width > 1 and not gemm.wide else "for packs of channels, and offsets of 32 bits"
 
@@ -295,7 +287,6 @@ class Columns(_Strips):
 
     @classmethod
     def why_not(cls, gemm: Gemm, problem: WeightsGradient, limits: Properties) -> str:
-        """See :class:`_Walking`."""
         steps = {gemm.image.strides[4], gemm.output.strides[4]}
         return "for columns that lie innermost, and offsets of 32 bits" if steps - {0, 1} or gemm.wide else ""
 
@@ -327,7 +318,6 @@ class Columns(_Strips):
         return min(range(1, min(divide_up(strips, self.threads), 2 * places) + 1), key=time)
 
     def share(self, gemm: Gemm) -> int:
-        """See :class:`_Strips`."""
         return divide_up(self.strips(gemm)[0], self.splits)
 
 
@@ -387,7 +377,6 @@ class Planes(_Walking):
 
     @classmethod
     def why_not(cls, gemm: Gemm, problem: WeightsGradient, limits: Properties) -> str:
-        """See :class:`_Walking`."""
         columns = gemm.image.size[2]
         if why := why_not_planes(gemm, problem.image, problem.output):
             return why
@@ -412,7 +401,6 @@ class Planes(_Walking):
         yield cls(items, per, each, image, image + output, warps, stages, resident, share)
 
     def partials(self, gemm: Gemm) -> int:
-        """See :class:`_BySums`."""
         return divide_up(gemm.image.batch, self.share)
 
     def launch(self, problem: WeightsGradient, limits: Properties) -> Launch:
@@ -490,7 +478,6 @@ class Ring(_Walking):
 
     @classmethod
     def why_not(cls, gemm: Gemm, problem: WeightsGradient, limits: Properties) -> str:
-        """See :class:`_Walking`."""
         if problem.elem.itemsize != 2 or gemm.wide:
             return "for 16-bit floats, and offsets of 32 bits"
         last = all(view.channels_last and view.unique for view in (gemm.image, gemm.output))
@@ -565,7 +552,6 @@ class Ring(_Walking):
         return self.stages * sum(divide_up(n * self.line, LINE) for n in self.columns(gemm)) * LINE * 2
 
     def partials(self, gemm: Gemm) -> int:
-        """See :class:`_BySums`."""
         _, across, bands = self.tiles(gemm)
         return across * bands * divide_up(gemm.image.batch, self.share)
 

@@ -122,8 +122,7 @@ def convolve(
 
         return splitting.convolution(x, windows, weights.shape[2:], size, transposed, channels_last, of_half)
     plan = family(problem)
-    made: Array = plan(x, weights, *map(Array.contiguous, operands))
-    return made
+    return plan(x, weights, *map(Array.contiguous, operands))
 
 
 @lru_cache(maxsize=8192)
@@ -173,8 +172,7 @@ def weights_gradient(
 
         return ops.astype(splitting.weights(output, image, windows, kernel, of_half), dtype)
     plan = family(problem)
-    made: Array = plan(output, image)
-    return made
+    return plan(output, image)
 
 
 @lru_cache(maxsize=8192)

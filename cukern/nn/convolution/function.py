@@ -8,9 +8,8 @@ from typing import Any
 from ... import namespace as ops
 from ...array import Array
 from ...cache import Cache, options_key
-from ...elementwise.operands import require_array, require_arrays
 from ...ops.padding import folded
-from ..fused import Activation, common_dtype, is_int, layouts_of, of_axes, require_activation, several
+from ..fused import Activation, in_common_dtype, is_int, layouts_of, of_axes, require_activation, several
 from .operation import applied
 from .problem import Windows
 
@@ -25,9 +24,7 @@ def _given(
     name: str, x: Any, weight: Any, bias: Any, axes: int, groups: Any, transposed: bool
 ) -> tuple[Array, Array, Array | None]:
     """The arrays of a call, in their common dtype."""
-    x, weight = require_arrays((x, weight), name, ("x", "weight"))
-    bias = None if bias is None else require_array(bias, name, "bias", x)
-    dtype = common_dtype(name, {"x": x, "weight": weight}, {"bias": bias})
+    x, weight, bias = in_common_dtype(name, {"x": x, "weight": weight}, {"bias": bias})
     if not is_int(groups):
         raise TypeError(f"{name}: groups: expected an int, got {groups!r}")
     if groups < 1:
@@ -50,8 +47,6 @@ def _given(
     filters = weight.shape[1] * groups if transposed else weight.shape[0]
     if bias is not None and bias.shape != (filters,):
         raise ValueError(f"{name}: bias: expected shape ({filters},), got {bias.shape}")
-    arrays = (x, weight, bias)
-    x, weight, bias = (None if one is None else ops.astype(one, dtype, copy=False) for one in arrays)
     return x, weight, bias
 
 
@@ -65,15 +60,20 @@ def require_padding_mode(name: str, mode: Any) -> None:
         raise ValueError(f"{name}: padding_mode: expected one of {tuple(PADDING_MODES)}, got {mode!r}")
 
 
-def _pads(name: str, padding: Any, strides: Sequence[int], spans: Sequence[int]) -> list[tuple[int, int]]:
-    """The numbers of elements before and after each axis."""
+def _moves(
+    name: str, kernel: Sequence[int], stride: Sizes, padding: Any, dilation: Sizes
+) -> tuple[tuple[int, ...], tuple[int, ...], list[int], list[tuple[int, int]]]:
+    """Strides, dilations, the span of a window, and the numbers of elements before and after, of each axis."""
+    count = len(kernel)
+    strides = several(stride, count, name, "stride", 1)
+    dilations = several(dilation, count, name, "dilation", 1)
+    spans = [d * (k - 1) for d, k in zip(dilations, kernel, strict=True)]
+    if padding == "same" and max(strides) > 1:
+        raise ValueError(f'{name}: padding: "same" is for windows of stride 1, got stride {strides}')
     if padding == "same":
-        if max(strides) > 1:
-            raise ValueError(
-                f'{name}: padding: "same" is for windows of stride 1, got stride {tuple(strides)}'
-            )
-        return [(span // 2, span - span // 2) for span in spans]
-    return [(n, n) for n in several(0 if padding == "valid" else padding, len(spans), name, "padding", 0)]
+        return strides, dilations, spans, [(span // 2, span - span // 2) for span in spans]
+    each = several(0 if padding == "valid" else padding, count, name, "padding", 0)
+    return strides, dilations, spans, [(n, n) for n in each]
 
 
 #: Of layouts and options that passed all checks, where the arrays are what a launch takes: the windows and the size.
@@ -142,12 +142,9 @@ def _convolution(
             require_activation(name, activation)
         return applied(x, weight, bias, *known, False, activation)
     x, weight, bias = _given(name, x, weight, bias, count, groups, transposed=False)
-    strides = several(stride, count, name, "stride", 1)
-    dilations = several(dilation, count, name, "dilation", 1)
     require_padding_mode(name, padding_mode)
     require_activation(name, activation)
-    spans = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
-    pads = _pads(name, padding, strides, spans)
+    strides, dilations, spans, pads = _moves(name, weight.shape[2:], stride, padding, dilation)
     shape = x.shape[-count:]
     if padding_mode != "zeros":
         x = ops.pad(x, [(0, 0)] * (x.ndim - count) + pads, PADDING_MODES[padding_mode])
@@ -216,12 +213,9 @@ def _transposed(
     """
     name = f"conv_transpose{count}d"
     x, weight, bias = _given(name, x, weight, bias, count, groups, transposed=True)
-    strides = several(stride, count, name, "stride", 1)
-    dilations = several(dilation, count, name, "dilation", 1)
     require_padding_mode(name, padding_mode)
     require_activation(name, activation)
-    spans = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
-    pads = _pads(name, padding, strides, spans)
+    strides, dilations, spans, pads = _moves(name, weight.shape[2:], stride, padding, dilation)
     more = several(output_padding, count, name, "output_padding", 0)
     if any(n >= max(s, d) for n, s, d in zip(more, strides, dilations, strict=True)):
         raise ValueError(

@@ -143,7 +143,6 @@ class PortableWeights(PortableTile, Gradient):
         return self.seconds(problem, math.prod(self.tiles(gemm)) * gemm.groups, tile, limits)
 
     def launch_of(self, gemm: Gemm, problem: WeightsGradient) -> Launch:
-        """See :class:`Gradient`."""
         constants = self.given(gemm, problem, f"{self.tile_m}x{self.tile_n}")
         return self.product(gemm, *constants, self.splits)
 
@@ -227,7 +226,6 @@ class SimtWeights(SimtTile, Gradient):
         return self.seconds(problem, self._tiles(gemm), tile, limits)
 
     def launch_of(self, gemm: Gemm, problem: WeightsGradient) -> Launch:
-        """See :class:`Gradient`."""
         loads = self._loads(gemm, problem)
         assert loads is not None
         packs = False, not loads.b_by_depth and gemm.weights[1] == 1 and gemm.channels % 4 == 0
@@ -269,7 +267,6 @@ class TensorCoresWeights(TensorCoreTile, Gradient):
 
     @classmethod
     def arranged(cls, problem: WeightsGradient) -> tuple[Arranged, Arranged]:
-        """See :class:`Gradient`."""
         return channels_last(problem.output), channels_last(problem.image)
 
     @classmethod
@@ -299,7 +296,6 @@ class TensorCoresWeights(TensorCoreTile, Gradient):
         return self.seconds(problem, math.prod(self.tiles(gemm)) * gemm.groups, tile, limits)
 
     def launch_of(self, gemm: Gemm, problem: WeightsGradient) -> Launch:
-        """See :class:`Gradient`."""
         constants = self.given(gemm, problem, f"{self.tile_m}x{self.tile_n}")
         return self.product(gemm, problem.elem, *constants, self.splits)
 
@@ -354,7 +350,6 @@ class TmaWeights(Gradient):
 
     @classmethod
     def arranged(cls, problem: WeightsGradient) -> tuple[Arranged, Arranged]:
-        """See :class:`Gradient`."""
         return TensorCoresWeights.arranged(problem)
 
     @classmethod
@@ -430,7 +425,6 @@ class TmaWeights(Gradient):
         return self.seconds(problem, self._tiles(gemm), tile, limits)
 
     def launch_of(self, gemm: Gemm, problem: WeightsGradient) -> Launch:
-        """See :class:`Gradient`."""
         output, image = (one.layout for one in self.arranged(problem))
         _, y, x = gemm.axes
         bands, of_image = self._bands(gemm)

@@ -170,8 +170,7 @@ class _Weights(Function):
         parts = [] if d_output is None else [_Weights.apply(d_output, image, *ctx.own)]
         if d_image is not None:
             parts.append(_Weights.apply(output, d_image, *ctx.own))
-        made: Array = functools.reduce(ops.add, parts)
-        return made
+        return functools.reduce(ops.add, parts)
 
     @staticmethod
     def vmap(
@@ -239,10 +238,10 @@ def applied(
     """
     args: Sequence[Any] = (windows, size, transposed, _gives_last(x._layout or x._planned(), windows))
     if bias is None and activation is None:
-        return _Convolution.apply(x, weight, None, *args, None)  # type: ignore[no-any-return]
+        return _Convolution.apply(x, weight, None, *args, None)
     made = _program(activation, x.dtype, bias is not None)
     if activation is not None and tape.tracked((x, weight, *(() if bias is None else (bias,)))) is not None:
         needs = (True, True)[: 1 + (bias is not None)]
         if 0 in made.backward(needs, (False, True)[: len(needs)]).saved("input"):
             return activation(applied(x, weight, bias, windows, size, transposed, None))
-    return _Convolution.apply(x, weight, bias, *args, made)  # type: ignore[no-any-return]
+    return _Convolution.apply(x, weight, bias, *args, made)

@@ -101,7 +101,6 @@ class Panels(_Tile, Implicit):
 
     @classmethod
     def arranged(cls, problem: Convolution) -> tuple[Arranged, Arranged]:
-        """See :class:`.Implicit`."""
         return channels_first(problem.x), Arranged(problem.weights)
 
     def for_phase(self, gemm: Gemm, problem: Convolution, limits: Properties) -> Implicit:
@@ -114,7 +113,6 @@ class Panels(_Tile, Implicit):
         return copies + sum(self._seconds(one, 1, limits) for one in self.gemms(problem))
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
-        """See :class:`.Implicit`."""
         return self._product(
             gemm, constants_of(gemm, problem, epilogue, "panels"), operand_steps(gemm, epilogue)
         )
@@ -130,7 +128,6 @@ class PanelsWeights(_Tile, Gradient):
 
     @classmethod
     def arranged(cls, problem: WeightsGradient) -> tuple[Arranged, Arranged]:
-        """See :class:`.Gradient`."""
         return Arranged(problem.output), channels_first(problem.image)
 
     @classmethod
@@ -147,5 +144,4 @@ class PanelsWeights(_Tile, Gradient):
         return copies + self._seconds(self.gemm(problem), self.splits, limits)
 
     def launch_of(self, gemm: Gemm, problem: WeightsGradient) -> Launch:
-        """See :class:`.Gradient`."""
         return self._product(gemm, *self.given(gemm, problem, "panels"), self.splits)

@@ -349,17 +349,74 @@ def operand_steps(gemm: Gemm, epilogue: Program) -> Given:
     return epilogue_steps([(gemm.filters, 0, 1)] * (len(epilogue.inputs) - 1))
 
 
-def _summary(
-    what: str, elem: dtypes.DType, x: Sequence[int], weights: Sequence[int], windows: Windows, view: View
-) -> str:
-    taps, by = (" x ".join(map(str, sizes)) for sizes in (weights[2:], windows.stride))
-    order = "channels last" if view.channels_last else "channels first"
-    groups = f", {windows.groups} groups" if windows.groups > 1 else ""
-    about = f"{weights[0]} filters of {weights[1]} channels, {taps} taps, stride {by}{groups}"
-    return f"{what} of {dtypes.info(elem).name} {tuple(x)}, {order}; {about}"
+class _OfWindows:
+    """What both kinds of problem say of themselves alike."""
+
+    __slots__ = ()
+
+    def layout(self: Any, channels_last: bool | None = None) -> Layout:
+        """That of the result, by default as it is asked for."""
+        last = self.channels_last if channels_last is None else channels_last
+        return (channels_last_layout if last else fresh_layout)(self.device, self.dtype, self.shape)
+
+    @property
+    def results(self) -> tuple[Layout, ...]:
+        """The layout of the result."""
+        return (self.layout(),)
+
+    @property
+    def depthwise(self: Any) -> bool:
+        """Whether each channel has one filter of its own, by windows without dilation."""
+        apart = self.windows.groups > 1 and self.filters == self.channels == 1
+        return bool(apart and max(self.windows.dilation) == 1)
+
+    @property
+    def by_tensor_cores(self: Any) -> bool:
+        """Whether products may be computed on tensor cores."""
+        return dtypes.info(self.elem).narrow or (self.elem == dtypes.float32 and self.precision == "tf32")
+
+    def _features(self: Any, channels_last: bool, pixels: int, columns: int) -> dict[str, Any]:
+        """What the time depends on."""
+        return {
+            "dtype": dtypes.info(self.elem).name,
+            "precision": self.precision,
+            "channels_last": channels_last,
+            "grouped": self.windows.groups > 1,
+            "pixels": pixels,
+            "columns": columns,
+            "filters": self.filters,
+            "channels": self.channels,
+            "groups": self.windows.groups,
+            "taps": math.prod(self.kernel),
+            "stride": math.prod(self.windows.stride),
+        }
+
+    def _summary(self: Any, what: str, x: Layout, weights: Sequence[int]) -> str:
+        """The problem in a line."""
+        taps, by = (" x ".join(map(str, sizes)) for sizes in (weights[2:], self.windows.stride))
+        order = "channels last" if view_of(x).channels_last else "channels first"
+        groups = f", {self.windows.groups} groups" if self.windows.groups > 1 else ""
+        about = f"{weights[0]} filters of {weights[1]} channels, {taps} taps, stride {by}{groups}"
+        return f"{what} of {dtypes.info(self.elem).name} {x.shape}, {order}; {about}"
+
+    def _least_seconds(self: Any, moved: Sequence[Layout], flops: float, limits: Properties) -> float:
+        """The time of the bytes of arrays, or of so many operations."""
+        nbytes = sum(one.nbytes for one in moved)
+        return cost.least_seconds(flops, nbytes, self.elem.itemsize, self.by_tensor_cores, limits)
 
 
-class Convolution(NamedTuple):
+class _Convolution(NamedTuple):
+    x: Layout
+    weights: Layout
+    windows: Windows
+    size: tuple[int, ...]
+    transposed: bool
+    channels_last: bool
+    epilogue: Program | None
+    precision: str
+
+
+class Convolution(_Convolution, _OfWindows):
     """A convolution of arrays of given layouts, or the gradient of its image, which is one too.
 
     Attributes:
@@ -373,24 +430,18 @@ class Convolution(NamedTuple):
         precision: how floats are multiplied: see :func:`cukern.matmul_precision`.
     """
 
-    x: Layout
-    weights: Layout
-    windows: Windows
-    size: tuple[int, ...]
-    transposed: bool
-    channels_last: bool
-    epilogue: Program | None
-    precision: str
+    __slots__ = ()
 
     @property
     def device(self) -> Device:
-        """Where it is computed."""
         return self.x.device
 
     @property
     def elem(self) -> dtypes.DType:
         """The dtype of image, weights and result."""
         return self.x.dtype
+
+    dtype = elem
 
     @property
     def filters(self) -> int:
@@ -412,59 +463,22 @@ class Convolution(NamedTuple):
         """That of the result."""
         return (self.x.shape[0], self.filters * self.windows.groups, *self.size)
 
-    def layout(self, channels_last: bool | None = None) -> Layout:
-        """That of the result, by default as it is asked for."""
-        if self.channels_last if channels_last is None else channels_last:
-            return channels_last_layout(self.device, self.elem, self.shape)
-        return fresh_layout(self.device, self.elem, self.shape)
-
-    @property
-    def results(self) -> tuple[Layout, ...]:
-        """The layout of the result."""
-        return (self.layout(),)
-
-    @property
-    def depthwise(self) -> bool:
-        """Whether each channel is convolved with one filter of its own, by windows without dilation."""
-        own = self.windows.groups > 1 and self.filters == self.channels == 1
-        return own and max(self.windows.dilation) == 1
-
     @property
     def features(self) -> dict[str, Any]:
-        """What its time depends on."""
         gemms = self.gemms(self.x, self.weights, self.layout())
         one = max(gemms, key=lambda gemm: gemm.flops, default=None)
-        return {
-            "dtype": dtypes.info(self.elem).name,
-            "precision": self.precision,
-            "channels_last": self.channels_last,
-            "transposed": self.transposed,
-            "grouped": self.windows.groups > 1,
-            "pixels": one.pixels if one else 0,
-            "columns": self.size[-1],
-            "filters": self.filters,
-            "channels": self.channels,
-            "groups": self.windows.groups,
-            "taps": math.prod(self.kernel),
-            "stride": math.prod(self.windows.stride),
-        }
-
-    @property
-    def by_tensor_cores(self) -> bool:
-        """Whether products may be computed on tensor cores."""
-        return dtypes.info(self.elem).narrow or (self.elem == dtypes.float32 and self.precision == "tf32")
+        pixels = one.pixels if one else 0
+        return {**self._features(self.channels_last, pixels, self.size[-1]), "transposed": self.transposed}
 
     @property
     def summary(self) -> str:
-        """The problem in a line."""
         what = "gradient of an image" if self.transposed else "convolution"
-        return _summary(what, self.elem, self.x.shape, self.weights.shape, self.windows, view_of(self.x))
+        return self._summary(what, self.x, self.weights.shape)
 
     def least_seconds(self, limits: Properties) -> float:
         """The time of its bytes, or of its products."""
-        moved = self.x.nbytes + self.weights.nbytes + self.layout().nbytes
-        flops = sum(one.flops for one in self.gemms(self.x, self.weights, self.layout()))
-        return cost.least_seconds(flops, moved, self.elem.itemsize, self.by_tensor_cores, limits)
+        moved = self.x, self.weights, self.layout()
+        return self._least_seconds(moved, sum(one.flops for one in self.gemms(*moved)), limits)
 
     def gemms(self, x: Layout, weights: Layout, out: Layout, weights_transposed: bool = False) -> list[Gemm]:
         """The implicit GEMMs, one for each phase that has pixels, of arrays that lie so.
@@ -491,7 +505,17 @@ class Convolution(NamedTuple):
         return [one for one in found if one.output.elements and one.pixels]
 
 
-class WeightsGradient(NamedTuple):
+class _WeightsGradient(NamedTuple):
+    output: Layout
+    image: Layout
+    windows: Windows
+    kernel: tuple[int, ...]
+    channels_last: bool
+    dtype: dtypes.DType
+    precision: str
+
+
+class WeightsGradient(_WeightsGradient, _OfWindows):
     """The gradient of a convolution's weights, of that of the output.
 
     Attributes:
@@ -504,17 +528,10 @@ class WeightsGradient(NamedTuple):
         precision: how floats are multiplied: see :func:`cukern.matmul_precision`.
     """
 
-    output: Layout
-    image: Layout
-    windows: Windows
-    kernel: tuple[int, ...]
-    channels_last: bool
-    dtype: dtypes.DType
-    precision: str
+    __slots__ = ()
 
     @property
     def device(self) -> Device:
-        """Where it is computed."""
         return self.image.device
 
     @property
@@ -537,57 +554,19 @@ class WeightsGradient(NamedTuple):
         """That of the result."""
         return (self.output.shape[1], self.channels, *self.kernel)
 
-    def layout(self, channels_last: bool | None = None) -> Layout:
-        """That of the result, by default as it is asked for."""
-        if self.channels_last if channels_last is None else channels_last:
-            return channels_last_layout(self.device, self.dtype, self.shape)
-        return fresh_layout(self.device, self.dtype, self.shape)
-
-    @property
-    def results(self) -> tuple[Layout, ...]:
-        """The layout of the result."""
-        return (self.layout(),)
-
-    @property
-    def depthwise(self) -> bool:
-        """Whether each channel has one filter of its own, by windows without dilation."""
-        own = self.windows.groups > 1 and self.filters == self.channels == 1
-        return own and max(self.windows.dilation) == 1
-
     @property
     def features(self) -> dict[str, Any]:
-        """What its time depends on."""
         gemm = self.gemm(self.output, self.image, self.layout())
-        return {
-            "dtype": dtypes.info(self.elem).name,
-            "precision": self.precision,
-            "channels_last": view_of(self.image).channels_last,
-            "grouped": self.windows.groups > 1,
-            "pixels": gemm.pixels,
-            "columns": self.output.shape[-1],
-            "filters": self.filters,
-            "channels": self.channels,
-            "groups": self.windows.groups,
-            "taps": math.prod(self.kernel),
-            "stride": math.prod(self.windows.stride),
-        }
-
-    @property
-    def by_tensor_cores(self) -> bool:
-        """Whether products may be computed on tensor cores."""
-        return dtypes.info(self.elem).narrow or (self.elem == dtypes.float32 and self.precision == "tf32")
+        return self._features(view_of(self.image).channels_last, gemm.pixels, self.output.shape[-1])
 
     @property
     def summary(self) -> str:
-        """The problem in a line."""
-        what = "gradient of weights"
-        return _summary(what, self.elem, self.image.shape, self.shape, self.windows, view_of(self.image))
+        return self._summary("gradient of weights", self.image, self.shape)
 
     def least_seconds(self, limits: Properties) -> float:
         """The time of its bytes, or of its products."""
-        moved = self.image.nbytes + self.output.nbytes + self.layout().nbytes
-        flops = self.gemm(self.output, self.image, self.layout()).flops
-        return cost.least_seconds(flops, moved, self.elem.itemsize, self.by_tensor_cores, limits)
+        moved = self.output, self.image, self.layout()
+        return self._least_seconds(moved, self.gemm(*moved).flops, limits)
 
     def gemm(self, output: Layout, image: Layout, out: Layout) -> Gemm:
         """The implicit GEMM, of arrays that lie so.

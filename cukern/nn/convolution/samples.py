@@ -76,30 +76,8 @@ def shapes(seed: int, depthwise: bool) -> Iterator[Shape]:
             yield Shape(batch, channels, filters, (size, size), kernel, stride, channels if depthwise else 1)
 
 
-def _fitting(seed: int, depthwise: bool, where: Device) -> Iterator[tuple[int, Shape]]:
-    """The shapes with as much of their batch as the device computes in a short time, numbered."""
-    most = _MOST_ON_HOST if where.addressable else _MOST
-    for number, of in enumerate(shapes(seed, depthwise)):
-        batch = most // (max(of.channels, of.filters) * of.size[0] * of.size[1])
-        if batch:
-            yield number, of._replace(batch=min(batch, of.batch))
-
-
 def _ordered(x: Array, channels_last: bool) -> Array:
     return ops.moveaxis(ops.moveaxis(x, 1, -1).contiguous(), -1, 1) if channels_last else x
-
-
-def _drawn(draw: random.Random, depthwise: bool) -> tuple[dtypes.DType, str, bool]:
-    """A dtype, a precision, and whether channels lie innermost."""
-    dtype, precision = draw.choice(
-        (
-            (dtypes.bfloat16, "highest"),
-            (dtypes.bfloat16, "highest"),
-            (dtypes.float32, "highest"),
-            (dtypes.float32, "tf32"),
-        )
-    )
-    return dtype, "highest" if depthwise else precision, draw.random() < 0.5
 
 
 def _arrays(
@@ -121,42 +99,51 @@ def _arrays(
     return image, weights, output, windows, (size[0], size[1])
 
 
+#: Dtypes and precisions; others than the first forms have 16-bit elements half of the time.
+_KINDS = ((dtypes.bfloat16, "highest"), (dtypes.float32, "highest"), (dtypes.float32, "tf32"))
+
+
+def _problems(
+    where: Device, seed: int, depthwise: bool
+) -> Iterator[tuple[Shape, dtypes.DType, str, bool, Any]]:
+    """Shapes with as much of their batch as the device computes in a short time, dtypes, precisions, whether channels
+    lie innermost, and arrays: the first shapes in all forms, others in one of them, without end.
+    """
+    draw, most = random.Random(seed), _MOST_ON_HOST if where.addressable else _MOST
+    for number, of in enumerate(shapes(seed, depthwise)):
+        batch = min(of.batch, most // (max(of.channels, of.filters) * of.size[0] * of.size[1]))
+        if not batch:
+            continue
+        forms = [(kind, last) for kind in _KINDS[: 2 if depthwise else 3] for last in (False, True)]
+        if number >= 8:
+            forms = [(draw.choice((_KINDS[0], *_KINDS)), draw.random() < 0.5)]
+        for (dtype, precision), last in forms:
+            arrays = _arrays(of._replace(batch=batch), dtype, last, where, number)
+            yield of, dtype, "highest" if depthwise else precision, last, arrays
+
+
 def convolutions(depthwise: bool) -> Any:
     """Problems of convolutions and of the gradients of their images, without end."""
 
     def samples(where: Device, seed: int) -> Iterator[tuple[Convolution, tuple[Array, ...]]]:
-        draw = random.Random(seed)
-        for number, of in _fitting(seed, depthwise, where):
-            for dtype, precision, last in _all_forms() if number < 8 else [_drawn(draw, depthwise)]:
-                if depthwise and precision == "tf32":
-                    continue
-                image, weights, output, windows, size = _arrays(of, dtype, last, where, number)
-                for x, result, transposed in ((image, size, False), (output, of.size, True)):
-                    layouts = x._planned(), weights._planned()
-                    own = Convolution(*layouts, windows, result, transposed, last, None, precision)
-                    yield own, (x, weights)
+        for of, _, precision, last, arrays in _problems(where, seed, depthwise):
+            image, weights, output, windows, size = arrays
+            for x, result, transposed in ((image, size, False), (output, of.size, True)):
+                layouts = x._planned(), weights._planned()
+                own = Convolution(*layouts, windows, result, transposed, last, None, precision)
+                yield own, (x, weights)
 
     return samples
-
-
-def _all_forms() -> list[tuple[dtypes.DType, str, bool]]:
-    kinds = ((dtypes.bfloat16, "highest"), (dtypes.float32, "highest"), (dtypes.float32, "tf32"))
-    return [(*kind, last) for kind in kinds for last in (False, True)]
 
 
 def gradients(depthwise: bool) -> Any:
     """Problems of gradients of weights, without end."""
 
     def samples(where: Device, seed: int) -> Iterator[tuple[WeightsGradient, tuple[Array, ...]]]:
-        draw = random.Random(seed)
-        for number, of in _fitting(seed, depthwise, where):
-            for dtype, precision, last in _all_forms() if number < 8 else [_drawn(draw, depthwise)]:
-                if depthwise and precision == "tf32":
-                    continue
-                image, _, output, windows, _ = _arrays(of, dtype, last, where, number)
-                layouts = output._planned(), image._planned()
-                kernel = (of.kernel, of.kernel)
-                own = WeightsGradient(*layouts, windows, kernel, last, dtype, precision)
-                yield own, (output, image)
+        for of, dtype, precision, last, arrays in _problems(where, seed, depthwise):
+            image, _, output, windows, _ = arrays
+            layouts, kernel = (output._planned(), image._planned()), (of.kernel, of.kernel)
+            own = WeightsGradient(*layouts, windows, kernel, last, dtype, precision)
+            yield own, (output, image)
 
     return samples

@@ -138,12 +138,10 @@ class TensorCores(TensorCoreTile, Implicit):
 
     @classmethod
     def arranged(cls, problem: Convolution) -> tuple[Arranged, Arranged]:
-        """See :class:`Implicit`."""
         return channels_last(problem.x), channels_last(problem.weights, problem.transposed)
 
     @classmethod
     def gemms(cls, problem: Convolution) -> list[Gemm]:
-        """See :class:`Implicit`."""
         x, weights = (one.layout for one in cls.arranged(problem))
         return problem.gemms(x, weights, cls.written(problem), weights_transposed=problem.transposed)
 
@@ -188,6 +186,5 @@ class TensorCores(TensorCoreTile, Implicit):
         return seconds
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
-        """See :class:`Implicit`."""
         constants = constants_of(gemm, problem, epilogue, f"{self.tile_m}x{self.tile_n}")
         return self.product(gemm, problem.elem, constants, operand_steps(gemm, epilogue))

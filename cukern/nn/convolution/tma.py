@@ -120,12 +120,10 @@ class _Mapped(Implicit):
 
     @classmethod
     def arranged(cls, problem: Convolution) -> tuple[Arranged, Arranged]:
-        """See :class:`Implicit`."""
         return TensorCores.arranged(problem)
 
     @classmethod
     def gemms(cls, problem: Convolution) -> list[Gemm]:
-        """See :class:`Implicit`."""
         x, weights = (one.layout for one in cls.arranged(problem))
         return problem.gemms(x, weights, cls.written(problem), weights_transposed=problem.transposed)
 
@@ -299,7 +297,6 @@ class Bands(_Mapped):
         return seconds
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
-        """See :class:`Implicit`."""
         image, weights = (one.layout for one in self.arranged(problem))
         _, y, x = gemm.axes
         maps = {

@@ -162,7 +162,6 @@ class Portable(PortableTile, Implicit):
         )
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
-        """See :class:`Implicit`."""
         constants = constants_of(gemm, problem, epilogue, f"{self.tile_m}x{self.tile_n}")
         return self.product(gemm, constants, operand_steps(gemm, epilogue))
 
@@ -329,7 +328,6 @@ class Simt(SimtTile, Implicit):
 
     @classmethod
     def arranged(cls, problem: Convolution) -> tuple[Arranged, Arranged]:
-        """See :class:`Implicit`."""
         return Arranged(problem.x), filters_last(problem.weights, problem.transposed)
 
     @classmethod
@@ -369,7 +367,6 @@ class Simt(SimtTile, Implicit):
         return seconds
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
-        """See :class:`Implicit`."""
         loads = self._loads(gemm, problem)
         assert loads is not None
         fresh = all(axis.every == 1 for axis in gemm.axes)
@@ -436,7 +433,6 @@ class FewFilters(Implicit):
         return seconds
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
-        """See :class:`Implicit`."""
         z, y, x = gemm.axes
         block, bands = 1 if cost.is_host(limits) else self.threads, divide_up(y.pixels, self.rows)
         threads = gemm.image.batch * z.pixels * x.pixels * bands
@@ -547,7 +543,6 @@ class FewChannels(Implicit):
         return seconds
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
-        """See :class:`Implicit`."""
         _, y, x = gemm.axes
         block = self.filters // 8 * self.down * (self.across // self.columns)
         tiles = divide_up(y.pixels, self.down), divide_up(x.pixels, self.across)

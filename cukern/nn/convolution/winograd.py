@@ -25,15 +25,7 @@ from ...launch.params import DIVISOR, Given, Params
 from ...launch.variant import Launch, Plan, Run, Variant, prepared
 from ...shape.known_views import relaid
 from .arrangement import Pipeline
-from .problem import (
-    Convolution,
-    Gemm,
-    View,
-    WeightsGradient,
-    epilogue_constants,
-    operand_steps,
-    rounding,
-)
+from .problem import Convolution, Gemm, View, WeightsGradient, epilogue_constants, operand_steps, rounding
 
 #: Points of a transform, and rows of outputs of a tile.
 _POINTS = 6

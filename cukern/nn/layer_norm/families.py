@@ -14,13 +14,7 @@ from ...kernel.plan import made, serial
 from ...launch.family import Family
 from . import reference
 from .problem import Normalization
-from .variants import (
-    HOST_SLOTS,
-    GradientPacks,
-    GradientTwoPasses,
-    Registers,
-    TwoPasses,
-)
+from .variants import HOST_SLOTS, GradientPacks, GradientTwoPasses, Registers, TwoPasses
 
 #: Of layer norm, RMS norm, and group norm where registers hold a group.
 LAYER_NORM: Family[Normalization] = Family(
@@ -71,8 +65,7 @@ def launch_forward(
     is normalized, and is the third result.
     """
     name = "layer_norm" if centered else "rms_norm"
-    results: list[Array] = made(name, _forward, x, weight, bias, eps, columns, centered, residual)
-    return results
+    return made(name, _forward, x, weight, bias, eps, columns, centered, residual)
 
 
 def _forward(
@@ -86,8 +79,7 @@ def _forward(
 ) -> list[Array]:
     (x, weight, bias, residual), (own, of_weight, of_bias, last) = _dense(x, weight, bias, residual)
     plan = LAYER_NORM(Normalization(own, of_weight, of_bias, columns, centered, residual=last))
-    results: list[Array] = plan(x, *(() if residual is None else (residual,)), weight, bias, eps)
-    return results
+    return plan(x, *(() if residual is None else (residual,)), weight, bias, eps)
 
 
 def launch_backward(

@@ -1,4 +1,4 @@
-"""Layer normalization: the forward pass, its gradients and the module."""
+"""Layer and root-mean-square normalization: the forward passes, their gradients and the modules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...device import Device
 from ...dtypes import DType
 from ...elementwise.operands import first_array, require_array
 from ...ops.info import finfo
-from ..fused import common_dtype, fused_vjp, is_int, layouts_of, record_fused, require_eps, tracked
+from ..fused import fused_vjp, in_common_dtype, is_int, layouts_of, record_fused, require_eps, tracked
 from ..module import Module, Parameter
 from .families import expect_backward, launch_backward, launch_forward
 from .reference import layer_norm_reference
@@ -45,10 +45,11 @@ def normalized(
     if key in _checked:
         return _recorded(name, x, weight, bias, sizes, _eps_of(name, eps, x), centered, residual)
     x = require_array(x, name, "x", first_array((weight, bias, residual)))
-    weight = None if weight is None else require_array(weight, name, "weight", x)
-    bias = None if bias is None else require_array(bias, name, "bias", x)
-    residual = None if residual is None else require_array(residual, name, "residual", x)
-    dtype = common_dtype(name, {"x": x}, {"weight": weight, "bias": bias, "residual": residual})
+    given = x
+    x, weight, bias, residual = in_common_dtype(
+        name, {"x": x}, {"weight": weight, "bias": bias, "residual": residual}
+    )
+    eps = _eps_of(name, eps, given)
     sizes = require_normalized_shape(normalized_shape, name)
     if x.shape[max(x.ndim - len(sizes), 0) :] != sizes:
         raise ValueError(f"{name}: x: expected trailing axes of sizes {sizes}, got shape {x.shape}")
@@ -57,11 +58,6 @@ def normalized(
             raise ValueError(f"{name}: {argument}: expected shape {sizes}, got {one.shape}")
     if residual is not None and residual.shape != x.shape:
         raise ValueError(f"{name}: residual: expected the shape of x, {x.shape}, got {residual.shape}")
-    eps = _eps_of(name, eps, x)
-    x = ops.astype(x, dtype, copy=False)
-    weight, bias, residual = (
-        None if one is None else ops.astype(one, dtype, copy=False) for one in (weight, bias, residual)
-    )
     if not x.size:
         x = x if residual is None else ops.add(x, residual)
         y = layer_norm_reference(x, len(sizes), weight, bias, eps, centered) if all(sizes) else x
@@ -257,8 +253,7 @@ def layer_norm(
     >>> ck.nn.layer_norm(ck.asarray([[1.0, 3.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
-    made: Array = normalized("layer_norm", x, normalized_shape, weight, bias, eps, True)
-    return made
+    return normalized("layer_norm", x, normalized_shape, weight, bias, eps, True)
 
 
 def add_layer_norm(
@@ -294,10 +289,69 @@ def add_layer_norm(
     ([[-1.0, 1.0]], [[1.0, 3.0]])
     """
     require_residual("add_layer_norm", residual)
-    made: tuple[Array, Array] = normalized(
-        "add_layer_norm", x, normalized_shape, weight, bias, eps, True, residual
-    )
-    return made
+    return normalized("add_layer_norm", x, normalized_shape, weight, bias, eps, True, residual)
+
+
+@mapped(of_all)
+def rms_norm(
+    x: Array, normalized_shape: int | Sequence[int], weight: Array | None = None, eps: float | None = None
+) -> Array:
+    """``x / sqrt(mean(x ** 2) + eps) * weight``, with the mean over the trailing axes.
+
+    The kernels are those of :func:`layer_norm`, which says how often they read ``x``.
+
+    Args:
+        x: shape (..., *normalized_shape), a floating dtype.
+        normalized_shape: the sizes of the trailing axes; an int for one axis.
+        weight: shape ``normalized_shape``; ones when None.
+        eps: added to the mean; the machine epsilon of the dtype of ``x`` when None.
+
+    Returns:
+        The shape of ``x``, in the promoted dtype of the arguments.
+
+    Raises:
+        TypeError: an argument is not a floating array.
+        ValueError: the shapes do not fit, or ``eps`` is negative.
+
+    Source: Zhang and Sennrich, "Root mean square layer normalization", 2019.
+
+    >>> import cukern as ck
+    >>> ck.nn.rms_norm(ck.asarray([[3.0, 3.0]]), 2, eps=0.0).tolist()
+    [[1.0, 1.0]]
+    """
+    return normalized("rms_norm", x, normalized_shape, weight, None, eps, False)
+
+
+def add_rms_norm(
+    x: Array,
+    residual: Array,
+    normalized_shape: int | Sequence[int],
+    weight: Array | None = None,
+    eps: float | None = None,
+) -> tuple[Array, Array]:
+    """:func:`rms_norm` of ``x + residual``, and the sum itself, in one launch; so are their gradients.
+
+    Args:
+        x: shape (..., *normalized_shape), a floating dtype.
+        residual: shape of ``x``.
+        normalized_shape: the sizes of the trailing axes; an int for one axis.
+        weight: shape ``normalized_shape``; ones when None.
+        eps: added to the mean; the machine epsilon of the dtype of ``x`` when None.
+
+    Returns:
+        The normalized sum and the sum, both of the shape of ``x``, in the promoted dtype of the arguments.
+
+    Raises:
+        TypeError: an argument is not a floating array.
+        ValueError: the shapes do not fit, or ``eps`` is negative.
+
+    >>> import cukern as ck
+    >>> y, total = ck.nn.add_rms_norm(ck.asarray([[1.0, 1.0]]), ck.asarray([[2.0, 2.0]]), 2, eps=0.0)
+    >>> y.tolist(), total.tolist()
+    ([[1.0, 1.0]], [[3.0, 3.0]])
+    """
+    require_residual("add_rms_norm", residual)
+    return normalized("add_rms_norm", x, normalized_shape, weight, None, eps, False, residual)
 
 
 def require_residual(name: str, residual: object) -> None:
@@ -355,8 +409,36 @@ class LayerNorm(Module):
         return layer_norm(x, *own) if residual is None else add_layer_norm(x, residual, *own)
 
     def extra_repr(self) -> str:
-        """The options that the parameters' shapes do not show."""
         return f"{self.normalized_shape}, eps={self.eps}"
 
 
-__all__ = ["LayerNorm", "add_layer_norm", "layer_norm"]
+class RMSNorm(Module):
+    """:func:`rms_norm` with a trained weight, initially ones.
+
+    Args:
+        normalized_shape: the sizes of the trailing axes; an int for one axis.
+        eps: added to the mean square; the machine epsilon of the inputs' dtype when None.
+        affine: whether there is a weight.
+        dtype: that of the weight; the default floating dtype when None.
+        device: that of the weight; the current one when None.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        affine: bool = True,
+        dtype: Any = None,
+        device: Device | str | None = None,
+    ) -> None:
+        self.normalized_shape = require_normalized_shape(normalized_shape, "RMSNorm")
+        self.eps = eps if eps is None else require_eps("RMSNorm", eps)
+        self.weight = Parameter(ones(self.normalized_shape, dtype, device)) if affine else None
+
+    def forward(self, x: Array, residual: Array | None = None) -> Any:
+        """The normalized ``x``, of its shape; with a ``residual`` what :func:`add_rms_norm` returns, a pair."""
+        own = self.normalized_shape, self.weight, self.eps
+        return rms_norm(x, *own) if residual is None else add_rms_norm(x, residual, *own)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}"

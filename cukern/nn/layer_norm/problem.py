@@ -44,7 +44,6 @@ class Normalization(NamedTuple):
 
     @property
     def device(self) -> Device:
-        """Where it is computed."""
         return self.x.device
 
     @property
@@ -83,7 +82,6 @@ class Normalization(NamedTuple):
 
     @property
     def features(self) -> dict[str, Any]:
-        """What its time depends on."""
         return {
             "dtype": dtypes.info(self.x.dtype).name,
             "centered": self.centered,
@@ -98,7 +96,6 @@ class Normalization(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The problem in a line."""
         name = "group norm" if self.groups else "layer norm" if self.centered else "RMS norm"
         of = "" if self.dy is None else "gradient of "
         name += "" if self.residual is None else " of a sum"

@@ -263,7 +263,6 @@ class GradientTwoPasses(Gradient, ByRows):
 
     @classmethod
     def configs(cls, problem: Normalization, limits: Properties) -> Iterator[GradientTwoPasses]:
-        """See :class:`TwoPasses`."""
         yield cls(1, 1, 16) if cost.is_host(limits) else cls(512, 1, 1)
 
     def summed(self, problem: Normalization) -> tuple[bool, ...]:
@@ -421,6 +420,5 @@ class GradientPacks(Gradient, Held):
         return problem.wanted if self.stages else ()
 
     def launch(self, problem: Normalization, limits: Properties) -> Launch:
-        """See :class:`Held`."""
         base = super().launch(problem, limits)
         return replace(base, shared=self.shared, constants={**base.constants, "keeps_row": self.keeps_row})

@@ -9,8 +9,7 @@ from ...array.layout import is_aligned
 from ...launch.family import Family
 from ..fused import lies_channels_last
 from . import reference, samples
-from .geometry import Windows
-from .problem import Pooling, channels_last
+from .problem import Pooling, Windows, channels_last
 from .variants import ChannelsLast, ChannelsLastGradient, Portable, PortableGradient, Tiles, TilesGradient
 
 POOLING: Family[Pooling] = Family(
@@ -46,5 +45,4 @@ def gradient(dy: Array, shape: tuple[int, ...], windows: Windows, winners: Array
     arrays = [channels_last(one) if last else one.contiguous() for one in arguments]
     aligned = is_aligned(arrays[0]) and is_aligned(arrays[-1])
     problem = _pooling(dy.device, dy.dtype, shape, last, windows, maximum, False, aligned, True)
-    result: Array = GRADIENT(problem)(*arrays)
-    return result
+    return GRADIENT(problem)(*arrays)

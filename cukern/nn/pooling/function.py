@@ -20,7 +20,7 @@ from ..fused import AXES, common_dtype, layouts_of, of_axes, several
 from ..resampling import bands
 from ..resampling.function import resampled
 from . import families
-from .geometry import Windows
+from .problem import Windows
 
 
 class _Pool2d(Function):
@@ -73,13 +73,13 @@ class _Pool2dGradient(Function):
     @staticmethod
     def jvp(ctx: Any, second: Array, *static: None) -> Array:
         (winners,) = ctx.saved_arrays
-        return _Pool2dGradient.apply(second, winners, ctx.shape, ctx.windows)  # type: ignore[no-any-return]
+        return _Pool2dGradient.apply(second, winners, ctx.shape, ctx.windows)
 
 
 def _pooled(x: Array, winners: Array | None, windows: Windows) -> Array:
     """The average of each window, or the element at its winner."""
     if winners is None:
-        return _Pool2d.apply(x, windows, False)  # type: ignore[no-any-return]
+        return _Pool2d.apply(x, windows, False)
     return _at_winners(x, winners, windows)
 
 
@@ -189,8 +189,7 @@ def _first_checked(name: str, count: int, x: Array, *sizes: Any) -> tuple[Array,
 def _planes(x: Array, axes: Sequence[_Axis], maximum: bool) -> Array:
     """Pooling of one or two axes, by the kernels of planes."""
     if len(axes) == 2:
-        y: Array = _Pool2d.apply(x, _windows(*axes), maximum)
-        return y
+        return _Pool2d.apply(x, _windows(*axes), maximum)
     y = _Pool2d.apply(ops.expand_dims(x, axis=-2), _windows(axes[0].single, axes[0]), maximum)
     return y[..., 0, :]
 

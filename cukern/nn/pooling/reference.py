@@ -11,8 +11,7 @@ from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import asarray, zeros
-from .geometry import Windows
-from .problem import Pooling
+from .problem import Pooling, Windows
 
 
 def _taken(x: Array, windows: Windows, outside: float) -> Array:

@@ -13,8 +13,7 @@ from ... import random as numbers
 from ...array import Array
 from ...device import Device, device
 from . import reference
-from .geometry import Windows
-from .problem import Pooling, channels_last
+from .problem import Pooling, Windows, channels_last
 
 #: Elements of an image at most, on a GPU and on the host.
 _MOST = 2**26

@@ -199,7 +199,6 @@ class Tiles(Windowed):
             yield from (one for one in reversed(configs) if one.all_threads(problem) < enough)
 
     def about(self, problem: Pooling) -> dict[str, Any]:
-        """See :class:`Windowed`."""
         windows, plane = problem.windows, problem.plane
         own: dict[str, Any] = {"even": windows.are_inside(*plane, windows.count_padding)}
         if not problem.gradient:
@@ -259,7 +258,6 @@ class ChannelsLast(Windowed):
         yield cls(widest if problem.aligned else 1)
 
     def all_threads(self, problem: Pooling) -> int:
-        """See :class:`Windowed`."""
         return super().all_threads(problem) // self.pack
 
 

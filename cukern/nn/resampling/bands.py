@@ -13,7 +13,6 @@ import numpy.typing as npt
 from ... import dtypes
 from ...array import Array
 from ...array.creation import asarray
-from ...cache import Cache
 from ...device import Device
 from ...kernel.sizes import ACCESS, divide_up
 from ...pytree import declare_leaf
@@ -72,12 +71,7 @@ class Band:
 
     def on(self, device: Device, elem: dtypes.DType) -> tuple[Array, Array]:
         """Starts and weights as arrays."""
-        key = self, device, dtypes.info(elem).acc
-        made = _arrays.get(key)
-        if made is None:
-            starts, weights = self.starts.astype(np.int32), self.weights.astype(key[-1])
-            made = _arrays.keep(key, (asarray(starts, device=device), asarray(weights, device=device)))
-        return made
+        return _arrays(self, device, dtypes.info(elem).acc)
 
 
 class Groups(NamedTuple):
@@ -126,8 +120,11 @@ def _bits(rows: npt.NDArray[np.bool_]) -> tuple[int, ...]:
     return tuple(sum(1 << place for place, one in enumerate(row) if one) for row in rows.tolist())
 
 
-#: A band's starts and weights on a device; few are kept, as they take its memory.
-_arrays: Cache[tuple[Band, Device, dtypes.DType], tuple[Array, Array]] = Cache(256)
+@lru_cache(maxsize=256)
+def _arrays(band: Band, device: Device, dtype: dtypes.DType) -> tuple[Array, Array]:
+    """A band's starts and weights on a device; few are kept, as they take its memory."""
+    starts, weights = band.starts.astype(np.int32), band.weights.astype(dtype)
+    return asarray(starts, device=device), asarray(weights, device=device)
 
 
 def of_entries(n: int, out: int, rows: Indices, columns: Indices, values: Weights) -> Band:

@@ -46,7 +46,6 @@ class Resampling(NamedTuple):
 
     @property
     def device(self) -> Device:
-        """Where it is computed."""
         return self.x.device
 
     @property
@@ -67,7 +66,6 @@ class Resampling(NamedTuple):
 
     @property
     def features(self) -> dict[str, Any]:
-        """What its time depends on."""
         return {
             "dtype": dtypes.info(self.x.dtype).name,
             "flat": self.axes[0].n == self.axes[0].out == 1,
@@ -80,7 +78,6 @@ class Resampling(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The problem in a line."""
         shapes = " to ".join(str(one.shape) for one in (self.x, *self.results))
         return f"resampling of {dtypes.info(self.x.dtype).name} {shapes}, {self.axes[2].taps} weights"
 
@@ -381,5 +378,4 @@ def launch(x: Array, axes: Sequence[Band]) -> Array:
     if not x.size:
         with on(x.device):
             return new(problem.results)[0]
-    result: Array = RESAMPLING(problem)(x)
-    return result
+    return RESAMPLING(problem)(x)

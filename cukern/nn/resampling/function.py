@@ -42,8 +42,7 @@ class _Resampled(Function):
     @staticmethod
     def vmap(size: int, batched: tuple[bool, ...], x: Array, axes: tuple[Band, Band, Band]) -> Array:
         """Leading axes are of many images anyway."""
-        result: Array = _Resampled.apply(x, axes)
-        return result
+        return _Resampled.apply(x, axes)
 
 
 def resampled(x: Array, axes: Sequence[Band]) -> Array:
@@ -55,8 +54,7 @@ def resampled(x: Array, axes: Sequence[Band]) -> Array:
         return ops.permute_dims(last, (0, 3, 1, 2))
     whole = ((one,) * (3 - len(axes)) + tuple(axes))[-3:]
     if len(axes) == 3:
-        result: Array = _Resampled.apply(x, whole)
-        return result
+        return _Resampled.apply(x, whole)
     made = _Resampled.apply(ops.reshape(x, (*outer, *[one.n for one in whole])), whole)
     return ops.reshape(made, (*outer, *[one.out for one in axes]))
 
@@ -204,6 +202,3 @@ class Upsample(Module):
     def forward(self, x: Array) -> Array:
         """``x`` with other sizes."""
         return interpolate(x, *self.options)
-
-
-__all__ = ["Upsample", "interpolate", "upsample"]

@@ -107,6 +107,3 @@ def grid_sample(
         total = part if total is None else total + part
     made = ops.reshape(ops.astype(total, result, copy=False), (x.shape[0], *grid.shape[1:-1], x.shape[1]))
     return ops.moveaxis(made, -1, 1)
-
-
-__all__ = ["grid_sample"]

@@ -13,8 +13,6 @@ constexpr double gain = << gain >>;
 constexpr bool scaled = << scaled | lower >>;  // times the factor of the products
 constexpr bool shifted = << (values | length > 1 and values[1] not in ("1", "0", "float(0.0)")) | lower >>;
 constexpr bool limited = << limited | lower >>;  // what the function makes is at most 1, and its weights by that are no subnormals
-// The function makes the tanh of a score times this, and nothing more, and it is expected that most of these are small; 0 if not.
-constexpr double near = << near >>;
 // The largest score of a row counts as what it was until it has grown by so many powers of two, so that sums need not shrink: weights
 // stay below the largest number of 16 bits. As in FlashAttention-4.
 constexpr float most_growth = 8.0f;
@@ -57,19 +55,6 @@ struct Task {
     int group;     // the warpgroup
     float unit;    // scores are compared before they are multiplied
 
-    // The tanh of a product, times a factor, by the polynomial of two terms whose largest relative difference is least where all of
-    // a warp's products are small: 4e-4.
-    __device__ __forceinline__ float tanh_of_small(float product, float factor) const {
-        const float by = float(scores.scale * near), first = 0.99960171f * by * factor;
-        return product * (first + product * product * (-0.31317268f * by * by * by * factor));
-    }
-    __device__ __forceinline__ bool all_small(const float (&products)[tile_n / 2]) const {
-        float most[4] = {};  // of those that are numbers: what is none stays none
-#pragma unroll
-        for (int i = 0; i < tile_n / 2; ++i) most[i % 4] = fmaxf(most[i % 4], fabsf(products[i]));
-        const float largest = fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3]));
-        return __all_sync(0xffffffffu, largest * fabsf(float(scores.scale * near)) <= 0.4f);
-    }
     // The place of a score, which need not be attended to, of the lane's first row or second one.
     template <bool MASKED>
     __device__ __forceinline__ Spot spot(int key, int half, int column) const {
@@ -100,14 +85,14 @@ struct Task {
         ahead.release();
     }
     // Turns the scores of the keys from `key` on into weights; former sums are to be multiplied by `shrink` if that is asked for.
-    template <bool MASKED, bool SMALL = false>
+    template <bool MASKED>
     __device__ __forceinline__ bool weigh(
         float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, int key, const Known& known, const Arrived& ahead) const
     {
         const int q = threadIdx.x % 4 * 2;
         bool shrinks = false;
         // Before anything that threads do together, as both halves may have elements of one place, or of one distance.
-        if constexpr (!plain && !SMALL && !added) change<MASKED>(s, key, ahead);
+        if constexpr (!plain && !added) change<MASKED>(s, key, ahead);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int own = row + 8 * half, place = own + at.offset - key - q;
@@ -120,7 +105,6 @@ struct Task {
             for (int i = 0; i < tile_n / 4; ++i) {
                 const int column = i / 2 * 8 + i % 2;
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
-                if constexpr (SMALL && !limited) x = tanh_of_small(x, 1.0f);
                 if constexpr (MASKED)
                     if (column >= end || (bounded_left && column < place - at.left) || !known.allowed[half](column))
                         x = -limits<float>::infinity();
@@ -141,7 +125,7 @@ struct Task {
 #pragma unroll
             for (int i = 0; i < tile_n / 4; ++i) {
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
-                x = power_of_two(SMALL && limited ? tanh_of_small(x, unit) - from : fma(x, unit, -from));
+                x = power_of_two(fma(x, unit, -from));
                 total[i % 2] += x;
                 if (!known.kept(half, i / 2 * 8 + i % 2)) x = 0.0f;
             }
@@ -156,9 +140,7 @@ struct Task {
     {
         if constexpr (brings_ahead && !added) ahead.wait_full();
         const Arrived arrived(ahead, tile_row, walk[i]);
-        bool shrinks;
-        if (near != 0 && !MASKED && all_small(s)) shrinks = weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, walk[i], known, arrived);
-        else shrinks = weigh<MASKED>(s, shrink, of, walk[i], known, arrived);
+        const bool shrinks = weigh<MASKED>(s, shrink, of, walk[i], known, arrived);
         if constexpr (brings_ahead && !added) ahead.release();
         return shrinks;
     }

@@ -59,11 +59,13 @@ inline void copy_counted(const Operation* own) {
     count_bytes((MBarrier*)own->words[2], (unsigned)own->words[1]);
 }
 __forceinline__ inline void send_bulk(
-    const char* name, void* to, const void* from, unsigned bytes, MBarrier* barrier, const char* file, int line) {
+    const char* name, void* to, const void* from, unsigned bytes, MBarrier* barrier, const char* file, int line,
+    bool is_multicast = false) {
     require_chunks(to, from, bytes, file, line);
     require_counting(barrier, file, line);
     spoil(to, bytes);  // until it has come, anything may be there
     runtime->wrote_async(to, bytes);
+    if (is_multicast) show_phase(barrier);  // to those who wait until it has come
     Operation own{counted_copies, 0, 0, from, copy_counted, name, file, line,
                   {(unsigned long long)to, bytes, (unsigned long long)barrier}, false, bytes, barrier};
     runtime->send(&own);
@@ -95,8 +97,7 @@ __forceinline__ inline void copy_bulk_multicast(
     for (unsigned rank = 0; rank < 16; ++rank) {
         if (!(blocks >> rank & 1)) continue;
         MBarrier* const counts = (MBarrier*)in_block(barrier, rank);
-        cukern::send_bulk("copy_bulk_multicast", in_block(to, rank), from, bytes, counts, file, line);
-        cukern::show_phase(counts);  // to those who wait until it has come
+        cukern::send_bulk("copy_bulk_multicast", in_block(to, rank), from, bytes, counts, file, line, true);
     }
 }
 inline void store_bulk(void* to, const void* from, unsigned bytes, CUKERN_HERE) {

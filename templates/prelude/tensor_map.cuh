@@ -192,10 +192,10 @@ inline void take_tile(const Operation* own) {
         else __builtin_memcpy(to, from + byte, tile.itemsize);
     });
 }
-// To where `to` is the place of `own_to`, in the block itself or in another one.
+// To where `to` is the place of `own_to`, in the block itself or, of a multicast, in another one.
 template <int RANK>
 __forceinline__ inline void send_copy(const char* name, void* own_to, void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier,
-                      const char* file, int line) {
+                      const char* file, int line, bool is_multicast = false) {
     Operation own = for_tile(name, counted_copies, map, at, own_to, file, line);
     const long long bytes = Tile(own.words, own.words + 16).bytes();
     require_shared(own_to, bytes, file, line);
@@ -203,6 +203,7 @@ __forceinline__ inline void send_copy(const char* name, void* own_to, void* to, 
     own.words[21] = (unsigned long long)to;
     spoil(to, bytes);  // until it has come, anything may be there
     runtime->wrote_async(to, bytes);
+    if (is_multicast) show_phase(barrier);  // to those who wait until it has come
     own.words[22] = (unsigned long long)barrier;
     own.moves = (unsigned)bytes;
     own.counted_at = barrier;
@@ -245,8 +246,7 @@ inline void copy_tile_multicast(
     for (unsigned rank = 0; rank < 16; ++rank) {
         if (!(blocks >> rank & 1)) continue;
         MBarrier* const counts = (MBarrier*)in_block(barrier, rank);
-        cukern::send_copy("copy_tile_multicast", to, in_block(to, rank), map, at, counts, file, line);
-        cukern::show_phase(counts);  // to those who wait until it has come
+        cukern::send_copy("copy_tile_multicast", to, in_block(to, rank), map, at, counts, file, line, true);
     }
 }
 template <int RANK>

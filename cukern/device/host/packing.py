@@ -16,6 +16,7 @@ from ...errors import DeviceError, LaunchError
 from ...text import Dim3
 from ...text.signature import Param, Unit
 from ...text.variables import device_variables
+from .tensor_map import stored
 
 #: The first arguments of every launch: grid, block and bytes of shared memory.
 GRID = "6IQ"
@@ -164,6 +165,15 @@ class Packing:
                 (address,) = struct.unpack_from("=Q", packed, HEAD + row.offset)
                 array = ctypes.cast(address, ctypes.py_object).value
             found.append(array)
+        return found
+
+    def stored(self, packed: bytes) -> list[tuple[int, int]]:
+        """The address of each array that a packed launch may store to by a tensor map, and its parameter's number."""
+        found: list[tuple[int, int]] = []
+        for i, (param, row) in enumerate(zip(self.params, self.table, strict=False)):
+            if param.kind == "struct":
+                start = HEAD + row.offset
+                found += ((i, address) for address in stored(packed[start : start + self.sizes[i]]))
         return found
 
     def numbers(self, packed: bytes) -> list[int]:

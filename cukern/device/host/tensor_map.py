@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ... import dtypes
 from ..interface import Tiles
 
 #: The first word of every tensor map, by which kernels tell it from anything else.
 _TENSOR_MAP = 0x70616D726F736E65
+_MAP = struct.Struct("16Q")
 
 
 def tensor_map(tiles: Tiles) -> bytes:
@@ -24,4 +25,12 @@ def tensor_map(tiles: Tiles) -> bytes:
     kind = axes | row.itemsize << 8 | tiles.swizzle << 16 | tiles.writes << 32 | number << 40
     boxes = sum(size << 12 * axis for axis, size in enumerate(reversed(tiles.box)))
     strides = packed((*tiles.strides, row.itemsize))
-    return struct.pack("16Q", _TENSOR_MAP, tiles.address, kind, *packed(tiles.shape), *strides, boxes, 0, 0)
+    return _MAP.pack(_TENSOR_MAP, tiles.address, kind, *packed(tiles.shape), *strides, boxes, 0, 0)
+
+
+def stored(struct_bytes: bytes) -> Iterator[int]:
+    """The addresses of the arrays that a kernel may store to by the tensor maps in a struct, if it consists of these."""
+    for at in range(0, len(struct_bytes) - _MAP.size + 1, _MAP.size):
+        mark, address, kind = struct.unpack_from("3Q", struct_bytes, at)
+        if mark == _TENSOR_MAP and kind >> 32 & 1:
+            yield address

@@ -264,7 +264,7 @@ class CheckedFunction:
         chosen = mode.current()
         when, seed = asynchrony.chosen()
         arrays = self._packing.arrays(packed)
-        empties = unset.among(arrays)
+        empties = unset.among(arrays, self._packing.stored(packed))
         structs = (unset.Unset * max(1, len(empties)))(*(empty.struct() for _, empty in empties))
         sizes = (0 if array is None else _size_code(array) for array in arrays)
         itemsizes = (ctypes.c_uint * max(1, len(arrays)))(*sizes)
@@ -324,7 +324,8 @@ class CheckedFunction:
         self._reader.repeated = self._runtime.cukern_repeated(0), self._runtime.cukern_repeated(1)
         reports = self._reader.read(raw[: count.value], header, arrays, *sizes, harmless)
         for number, empty in empties:
-            if not self._packing.params[number].const:
+            param = self._packing.params[number]
+            if not param.const or param.kind == "struct":
                 place = self._reader.line(self._runtime.cukern_written_place(number))
                 unset.launched(empty, self._unit.signature.name, place)
         if tracer is not None and recorded is not None:

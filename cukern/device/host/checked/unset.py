@@ -82,16 +82,21 @@ def _current(storage: Any) -> Empty | None:
     return empty
 
 
-def among(arrays: list[np.ndarray[Any, Any] | None]) -> list[tuple[int, Empty]]:
-    """The arrays with unset elements among those of a launch, each with the number of its parameter."""
+def among(
+    arrays: list[np.ndarray[Any, Any] | None], stored: list[tuple[int, int]]
+) -> list[tuple[int, Empty]]:
+    """The arrays with unset elements among those of a launch, each with the number of its parameter.
+
+    Args:
+        arrays: that of each parameter, if it has one.
+        stored: the numbers of further parameters, by which a kernel stores, and the addresses of their arrays.
+    """
     if not _empties:
         return []
     matches: list[tuple[int, Empty]] = []
     live = [one for storage in list(_empties) if (one := _current(storage)) is not None]
-    for i, array in enumerate(arrays):
-        if array is None:
-            continue
-        address = array.__array_interface__["data"][0]
+    given = [(i, one.__array_interface__["data"][0]) for i, one in enumerate(arrays) if one is not None]
+    for i, address in [*given, *stored]:
         for one in live:
             if one.low <= address < one.low + one.elements.size * one.itemsize:
                 if not any(one is other for _, other in matches):

@@ -153,12 +153,15 @@ static inline bool is_of_others(uintptr_t at) {
     return at >= 65536 && at - s.arena_low >= s.arena_high - s.arena_low && at - s.low >= s.high - s.low && !is_in_heap(at);
 }
 
+static void set_original(uintptr_t at, unsigned size);  // in memory.h
+
 // What an access touches that is in no array of the launch and not in shared memory; null for what is not watched.
 static __attribute__((noinline)) Area* area_elsewhere(uintptr_t at, unsigned size, bool writes, u64 place) {
     if (at - s.low < s.high - s.low) return variable_at(at);
     if (is_in_heap(at)) return area_in_heap(at, size, writes, place);
     if (at < 65536) found(out_of_bounds, 0, at, size, writes, place);
     s.wrote_elsewhere |= writes;
+    if (writes) set_original(at, size);
     if (at < s.arena_low || at >= s.arena_high || !s.area_count) return 0;
     found(out_of_bounds, s.area_count == 1 ? &s.global[0] : 0, at, size, writes, place);  // of which array, its address does not tell
     return 0;

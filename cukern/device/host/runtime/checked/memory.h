@@ -242,6 +242,16 @@ static void find_unset(Area* area, const char* low, const char* high) {
     }
 }
 
+// Stores by tensor maps go to the arrays themselves, not to their copies.
+static void set_original(uintptr_t at, unsigned size) {
+    for (unsigned i = 0; i < unset_count; ++i) {
+        const Unset& one = unset_arrays[i];
+        const uintptr_t low = (uintptr_t)one.low;
+        if (at - low >= (uintptr_t)one.high - low) continue;
+        for (size_t element = (at - low) / one.itemsize; element <= (at + size - 1 - low) / one.itemsize; ++element) one.elements[element] = 0;
+    }
+}
+
 // Makes each view of a parameter from its array.
 static void resolve_views(const Function* function, unsigned char* params) {
     for (unsigned i = 0; i < function->param_count; ++i) {

@@ -81,6 +81,10 @@ static char* reserve(u64& bytes) {
     return 0;
 }
 
+// From what lies before watched memory, in bytes: what follows a thread's place on its stack is taken for that stack.
+constexpr u64 stack_distance = 1 << 20;
+static_assert(fiber_stack_bytes < stack_distance);
+
 static bool reserve_memory() {
     arena_room = 1ull << 41;
     pool_room = 1ull << 43;
@@ -92,10 +96,11 @@ static bool reserve_memory() {
     if (s.arena) s.arena += arena_room /= 2;
     s.pool = reserve(pool_room);
     heap = (uintptr_t)reserve(heap_room);
-    if (heap) heap += 1 << 20, heap_room -= 1 << 20;  // farther from what lies before it than a stack is long
+    if (heap) heap += stack_distance, heap_room -= stack_distance;
     allocations = (Allocation*)reserve(allocation_room);
     constexpr u64 slot_bytes = 1ull << shared_slot_shift;
-    if (char* const mapped = (char*)map(shared_span + slot_bytes)) s.shared_arena = ((uintptr_t)mapped + slot_bytes - 1) & -slot_bytes;
+    if (char* const mapped = (char*)map(stack_distance + shared_span + slot_bytes))
+        s.shared_arena = ((uintptr_t)mapped + stack_distance + slot_bytes - 1) & -slot_bytes;
     seen_arena = (char*)map(shared_span);
     s.reports = (Report*)malloc(max_reports * sizeof(Report));
     s.now = 1;

@@ -83,7 +83,13 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+#: Of products that an expression ends, which traces hold back for one launch with it.
+HELD_BACK = pytest.mark.unchecked_only("checked launches compute products at once")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=HELD_BACK if one.startswith("what follows") else ()) for one in PROGRAMS]
+)
 def test_values_and_kernels(device: ck.Device, name: str) -> None:
     function, kernels = PROGRAMS[name]
     x = made(20, 20)
@@ -201,6 +207,7 @@ def test_products_joins_and_gathers_against_numpy(device: ck.Device, monkeypatch
     np.testing.assert_allclose(found, a[index].sum(axis=1) + a[index, 2], rtol=1e-5, atol=1e-6)
 
 
+@HELD_BACK
 def test_memory_of_a_product_is_given_back(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FUNCTIONS, "product_plan", lambda *args: None)
     x = made(20, 20)

@@ -17,6 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from enum import IntEnum
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -36,7 +37,7 @@ from .ahead import ahead
 from .asynchrony import started
 from .checked import function as checked
 from .checked import proof
-from .checked.mode import current, diverting
+from .checked.mode import active, current, diverting
 from .compiler import (
     build_kernel,
     build_quickly,
@@ -137,7 +138,9 @@ def _runtime() -> ctypes.CDLL:
         *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_uint * 3),
     )
     library.cukern_register.restype = ctypes.c_void_p
-    library.cukern_replace.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint)
+    library.cukern_replace.argtypes = (
+        *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int),
+    )
     library.cukern_start.argtypes = (ctypes.c_int, ctypes.c_void_p)
     library.cukern_set_limit.argtypes = (ctypes.c_ulonglong,)
     library.cukern_limit.restype = ctypes.c_ulonglong
@@ -176,23 +179,32 @@ _INTERRUPTED, _TOO_LONG = 2, 3
 _RAISED, _UNWATCHED = 6, 7
 #: That of one that has not run: the kernel is worth an optimised build, soon or before the launch.
 _HAS_RUN_LONG, _WILL_RUN_LONG = 4, 5
+#: That of one that has not run, as only checked launches can run the kernel's build.
+_FOR_CHECKS = 8
 #: A program counter in the runtime's messages.
 _PC = re.compile(r" \[pc ([0-9a-f]+)\]")
+
+
+class Stage(IntEnum):
+    """What a build of a kernel is for, as the runtime numbers it."""
+
+    OPTIMISED, QUICK, FOR_CHECKS = range(3)
 
 
 class HostFunction:
     """A compiled kernel of the host device.
 
     The library's own kernels are built quickly at first, and optimised once they have run for as long as that takes.
+    What is compiled for checked launches is compiled for others at the first of these.
 
     Args:
         unit: the kernel's text.
         path: the shared library.
-        quick: whether it was built quickly.
+        stage: what it was built for.
         bundled: whether it is of a bundle, which another compiler may have built.
     """
 
-    def __init__(self, unit: Unit, path: Path, quick: bool, bundled: bool = False) -> None:
+    def __init__(self, unit: Unit, path: Path, stage: Stage, bundled: bool = False) -> None:
         runtime = _runtime()
         library = _load(path, bundled)
         kernel = Kernel.in_dll(library, "cukern_kernel")
@@ -228,7 +240,7 @@ class HostFunction:
             not unit.trusted,
             variables,
             len(variables),
-            quick,
+            stage,
             (ctypes.c_uint * 3)(*unit.host_cluster),
         )
         self._unit = unit
@@ -247,8 +259,10 @@ class HostFunction:
 
     def _end(self, status: int, packed: bytes) -> None:
         """Do what the ``status`` of a launch that is not zero asks for."""
-        while status in (_HAS_RUN_LONG, _WILL_RUN_LONG):  # more than once if other threads launch it too
-            if status == _WILL_RUN_LONG or not ahead(self._optimise):
+        while status in (_HAS_RUN_LONG, _WILL_RUN_LONG, _FOR_CHECKS):  # again if other threads launch it too
+            if status == _FOR_CHECKS:
+                self._replace(*_built_unchecked(self._unit))
+            elif status == _WILL_RUN_LONG or not ahead(self._optimise):
                 self._optimise()
             status = self._launch(self._handle, packed)
         if status:
@@ -256,13 +270,15 @@ class HostFunction:
 
     def _optimise(self) -> None:
         """Replace a quick build."""
-        kernel, variables = None, (_StaticShared * 0)()
         with suppress(CompilerFailure, DeviceError, OSError):  # it may take more memory or disk than there is
-            path = build_kernel(source(self._unit))
-            kernel = ctypes.addressof(Kernel.in_dll(_load(path), "cukern_kernel"))
-            variables = _static_shared(path, self._unit)
-            self._kept.append(variables)
-        _runtime().cukern_replace(self._handle, kernel, variables, len(variables))
+            return self._replace(build_kernel(source(self._unit)), Stage.OPTIMISED)
+        _runtime().cukern_replace(self._handle, None, None, 0, Stage.OPTIMISED)
+
+    def _replace(self, path: Path, stage: Stage) -> None:
+        kernel = ctypes.addressof(Kernel.in_dll(_load(path), "cukern_kernel"))
+        variables = _static_shared(path, self._unit)
+        self._kept.append(variables)
+        _runtime().cukern_replace(self._handle, kernel, variables, len(variables), stage)
 
     def _fault(self, status: int) -> KernelFault:
         """The error for the ``status`` of a launch; raises the exception of a signal's handler, if any."""
@@ -369,17 +385,24 @@ def _allocation(shape: tuple[int, ...], dtype: DType, zeroed: bool) -> Callable[
     return allocation(_runtime(), shape, dtype, nbytes, zeroed)
 
 
-def _built(unit: Unit) -> tuple[Path, bool]:
-    """The library of a kernel, from the cache or compiled, and whether it was built quickly."""
+def _built(unit: Unit) -> tuple[Path, Stage]:
+    """The library of a kernel, from the cache or compiled; where launches are checked, for these alone."""
     if not processors.bundled(runtime_text()):
         _runtime_builder()
     if unit.checked:
-        return checked.build(unit)[0], False
+        return checked.build(unit)[0], Stage.OPTIMISED
+    watched = active() and proof.of(unit) is None
+    if watched and (unit.trusted or not device_variables(unit.text)):  # which have a place in one library
+        return checked.build(unit)[0], Stage.FOR_CHECKS
+    return _built_unchecked(unit)
+
+
+def _built_unchecked(unit: Unit) -> tuple[Path, Stage]:
     text = source(unit)
     if not unit.trusted or not settings.builds_quickly():
-        return build_kernel(text), False
+        return build_kernel(text), Stage.OPTIMISED
     path = find_kernel(text)
-    return (path, False) if path else (build_quickly(text), True)
+    return (path, Stage.OPTIMISED) if path else (build_quickly(text), Stage.QUICK)
 
 
 class Host:
@@ -423,10 +446,10 @@ class Host:
         """
         if code := processors.bundled(unit.text, unit.trusted):
             with code.on_disk() as path:
-                return HostFunction(unit, path, quick=False, bundled=True)
+                return HostFunction(unit, path, Stage.OPTIMISED, bundled=True)
         with bundles.compiling("host", index, unit.signature.name):
-            path, quick = _built(unit)
-        return HostFunction(unit, path, quick)
+            path, stage = _built(unit)
+        return HostFunction(unit, path, stage)
 
     def ahead(self, job: Callable[[], object]) -> None:
         """See :class:`..interface.Backend`."""

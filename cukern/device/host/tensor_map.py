@@ -29,7 +29,7 @@ def tensor_map(tiles: Tiles) -> bytes:
 
 
 def stored(struct_bytes: bytes) -> Iterator[int]:
-    """The addresses of the arrays that a kernel may store to by the tensor maps in a struct, if it consists of these."""
+    """The addresses of the arrays that a kernel may store to by the tensor maps of which a struct consists."""
     for at in range(0, len(struct_bytes) - _MAP.size + 1, _MAP.size):
         mark, address, kind = struct.unpack_from("3Q", struct_bytes, at)
         if mark == _TENSOR_MAP and kind >> 32 & 1:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -757,6 +757,7 @@ def _type_of(param: Param) -> str:
     return canonical(param.type_text.replace("*", " "), {})
 
 
+@lru_cache(maxsize=16)
 def of(unit: Unit) -> Proof | None:
     """The proof of a kernel; None for one whose launches are all watched."""
     texts = list(_TEXTS.finditer(unit.text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ def _current(storage: Any) -> Empty | None:
 
 
 def among(
-    arrays: list[np.ndarray[Any, Any] | None], stored: list[tuple[int, int]]
+    arrays: list[np.ndarray[Any, Any] | None], stored: Sequence[tuple[int, int]] = ()
 ) -> list[tuple[int, Empty]]:
     """The arrays with unset elements among those of a launch, each with the number of its parameter.
 

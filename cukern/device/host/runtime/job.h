@@ -20,6 +20,9 @@ struct StaticShared {
 
 constexpr int diverted = 2, always_diverted = 4;
 
+// Of a build: the last one, a quick one of the library's own kernel, or one that only checked launches can run.
+enum Stage { optimised, quick, for_checks };
+
 // What a compiler has made of a kernel.
 struct Build {
     const Kernel* kernel;
@@ -32,7 +35,7 @@ struct Build {
 struct Function {
     const Build* build;  // atomic
     float block_ns;  // of the last launch; 0 when there was none
-    float quick_ns;  // a quick build's: the time until it is worth an optimised one; else 0
+    float quick_ns;  // a quick build's: the time until it is worth an optimised one; of one for checked launches -1; else 0
     unsigned param_bytes, param_count;
     int flushes;
     int checked;  // 1: a user's kernel, and not one of the library's; with more, its launches are diverted

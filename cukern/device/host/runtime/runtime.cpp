@@ -284,8 +284,10 @@ static int (*divert)(Function*, const unsigned char*);
 constexpr int unwatched = 7;  // its result for a launch that is to run as usual
 static Function* functions;  // under the lock
 static int divert_all;
-// Whether a quick build is to be replaced: 4 when it has run long, 5 when this launch may. `objects` are the parameters.
-static int worth_optimising(Function* function, const unsigned char* objects) {
+// Whether a build is to be replaced: a quick one, 4 when it has run long, 5 when this launch may; 8 of one for checked launches.
+// `objects` are the parameters.
+static int worth_replacing(Function* function, const unsigned char* objects) {
+    if (function->quick_ns < 0) return 8;
     for (unsigned i = 0; i < function->param_count; ++i) {
         const void* object;
         memcpy(&object, objects + function->params[i].offset, sizeof object);
@@ -301,16 +303,19 @@ static int worth_optimising(Function* function, const unsigned char* objects) {
 }
 
 // Launches with `packed`: a Header, then the parameters. 1 when a block faulted and 3 when it ran too long, see
-// cukern_last_error; 2 when a signal's handler raised an error, see cukern_raised; 4 and 5 when it has not run and
-// cukern_replace is to be called: before this launch in the case of 5; 6 when it was diverted, and raised an error.
+// cukern_last_error; 2 when a signal's handler raised an error, see cukern_raised; 4, 5 and 8 when it has not run and
+// cukern_replace is to be called: before this launch in the case of 5 and 8; 6 when it was diverted, and raised an error.
 EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     Header header;
     memcpy(&header, packed, sizeof header);
     unsigned char* params = (unsigned char*)__builtin_alloca_with_align(function->param_bytes + 8, 128);
     memcpy(params, packed + sizeof header, function->param_bytes);
     if (!resolve(function, params)) return fail("an argument is not an ndarray");
+    if (header.shared > shared_bytes) return fail("more dynamic shared memory than a block has");
+    if (function->checked > 1)
+        if (const int status = divert(function, packed); status != unwatched) return status;
     if (function->quick_ns != 0)
-        if (const int status = worth_optimising(function, packed + sizeof header)) return status;
+        if (const int status = worth_replacing(function, packed + sizeof header)) return status;
     Job job;
     job.function = function;
     job.build = __atomic_load_n(&function->build, __ATOMIC_ACQUIRE);
@@ -321,14 +326,9 @@ EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     job.next = job.helpers = job.stop = job.timed_out = job.interrupted = 0;
     job.fault_block = 0;
     job.message[0] = 0;
-    if (header.shared > shared_bytes) return fail("more dynamic shared memory than a block has");
     Worker* w = prepare_worker(&job, max_stacks);
     if (!w) return fail("no memory for the stacks of the block's threads");
-    if (function->checked) {
-        const int status = function->checked > 1 ? divert(function, packed) : unwatched;
-        if (status != unwatched) return status;
-        if (function->checked & 1) return run_checked(w, &job, packed + sizeof header, params);
-    }
+    if (function->checked & 1) return run_checked(w, &job, packed + sizeof header, params);
     run_job(w, &job, function);
     last_error = w->message;
     return end_with(w, &job);
@@ -357,30 +357,34 @@ static const Build* build_of(const Kernel* kernel, const StaticShared* shared, u
     return build;
 }
 
+static void set_build(Function* function, const Build* build, Stage stage) {
+    const Region region = region_of(build->kernel);
+    function->base = region.base;
+    function->low = region.low;
+    function->high = region.high;
+    function->quick_ns = stage == quick ? quick_budget_ns : stage == for_checks ? -1 : 0;
+    __atomic_store_n(&function->build, build, __ATOMIC_RELEASE);
+}
+
 // A loaded kernel and how to read its parameters, for cukern_launch; it lives as long as the process, and so must the
-// names in `params` and `shared`. `quick` tells a quick build of one of the library's own kernels.
+// names in `params` and `shared`.
 EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, const Param* params, int flushes, int checked,
-                                 const StaticShared* shared, unsigned shared_count, int quick, const Dim* cluster) {
+                                 const StaticShared* shared, unsigned shared_count, Stage stage, const Dim* cluster) {
     Function* function = (Function*)calloc(1, sizeof(Function) + kernel->param_count * sizeof(Param));
     const Build* build = build_of(kernel, shared, shared_count);
     if (!function || !build) return 0;
-    const Region region = region_of(kernel);
-    function->build = build;
     function->param_bytes = param_bytes;
     function->param_count = kernel->param_count;
     function->flushes = flushes;
     function->checked = checked;
     function->cluster = *cluster;
-    function->base = region.base;
-    function->low = region.low;
-    function->high = region.high;
     memcpy(function->params, params, kernel->param_count * sizeof(Param));
+    set_build(function, build, stage);
     pthread_mutex_lock(&lock);
     function->link = functions;
     functions = function;
     if (divert_all) function->checked |= diverted;
     pthread_mutex_unlock(&lock);
-    function->quick_ns = quick ? quick_budget_ns : 0;
     return function;
 }
 
@@ -395,12 +399,11 @@ EXPORT void cukern_divert_all(int all) {
     pthread_mutex_unlock(&lock);
 }
 
-// Replaces a quick build of one of the library's own kernels by an optimised one, for the launches that begin from now
-// on; null if there is none.
-EXPORT void cukern_replace(Function* function, const Kernel* kernel, const StaticShared* shared, unsigned shared_count) {
-    function->quick_ns = 0;
-    if (const Build* build = kernel ? build_of(kernel, shared, shared_count) : 0)
-        __atomic_store_n(&function->build, build, __ATOMIC_RELEASE);
+// Replaces a build, for the launches that begin from now on; a quick one stays if there is none.
+EXPORT void cukern_replace(Function* function, const Kernel* kernel, const StaticShared* shared, unsigned shared_count, Stage stage) {
+    const Build* build = kernel ? build_of(kernel, shared, shared_count) : 0;
+    if (build) set_build(function, build, stage);
+    else function->quick_ns = 0;
 }
 
 // What `object`, an ndarray, seems to be: its data pointer, number of axes, first length and first stride.

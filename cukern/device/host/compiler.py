@@ -81,6 +81,7 @@ _GCC_CHECKED = [
     f"-fsanitize=thread,bounds,unreachable,{_WATCHED}",
     *shlex.split("--param tsan-distinguish-volatile=1 --param tsan-instrument-func-entry-exit=0"),
     *shlex.split("-Wmaybe-uninitialized -Wuninitialized"),
+    "-fno-var-tracking",  # which is for debuggers, and takes a tenth of the time
 ]
 # Of a user's kernels: accesses by pointers to local arrays; a branch that sets a variable stays one, where GCC would
 # take what it sets for the variable's value in the others too; and a load of a float4 stays one, not four of float.
@@ -141,7 +142,7 @@ class Compiler:
         paths: bool = False,
     ) -> list[str]:
         """:meth:`kernel_command` for checked launches by the runtime in the file ``runtime``."""
-        command = self.kernel_command(output, precompiled)
+        command = [word for word in self.kernel_command(output, precompiled) if word != "-lc"]  # as quick builds
         if self.is_gcc:
             more = _GCC_CHECKED_TRUSTED if trusted else _GCC_CHECKED_MORE
         else:

@@ -75,8 +75,9 @@ def _method_calls(text: bytes) -> Iterator[tuple[tree_sitter.Node, tree_sitter.N
 
 def commute(text: bytes) -> bool:
     """Whether nothing is made of the result of any atomic operation, and these may come in any order."""
-    names = [text_of(name) for name in _unseen(text)]
-    if len(names) != len(_ATOMICS.findall(text)):  # one is in a macro, or its result is used
+    count = len(_ATOMICS.findall(text))
+    names = [text_of(name) for name in _unseen(text)] if count else []
+    if len(names) != count:  # one is in a macro, or its result is used
         return False
     return any(all(kind.fullmatch(name) for name in names) for kind in _COMMUTE)
 

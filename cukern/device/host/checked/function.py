@@ -344,7 +344,8 @@ class CheckedFunction:
     @cached_property
     def _filled(self) -> tuple[_Build, frozenset[str]] | None:
         """The kernel with variables filled that may be unset, and these; None if it cannot be run more than once."""
-        unsure = self._reader.unsure
+        if not (unsure := self._reader.unsure):
+            return None
         names = frozenset(name for name, _ in fills.declarations(self._unit.text.encode(), unsure))
         if not names or not self._repeatable():
             return None

@@ -61,7 +61,7 @@ _SPINS = re.compile(
 #: Functions by which the order of threads makes a difference.
 _OTHERS_WAIT = frozenset(["send_store", "send_tile", "until"])
 #: By which a thread asks which lanes of its warp are active.
-_ASKS = re.compile(r"\b(?:__activemask|coalesced_threads|activemask\.b32)\b")
+_ASKS = "__activemask", "coalesced_threads", "activemask.b32"
 #: A lambda that copies what it names, which must not be an array in shared memory.
 _COPIES = re.compile(r"\[\s*=")
 _ALIGNED = re.compile(r"(?:\balignas|\b__align__)\s*(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))")
@@ -163,7 +163,7 @@ def is_blind(unit: Unit) -> bool:
 
 def takes_active_mask(unit: Unit) -> bool:
     """Whether a kernel asks which lanes are active."""
-    return _ASKS.search(unit.text) is not None
+    return any(name in unit.text for name in _ASKS)
 
 
 def runs_in_fibers(unit: Unit) -> bool:

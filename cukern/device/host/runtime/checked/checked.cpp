@@ -25,6 +25,7 @@ static void pass_on(const Area& area, u64 from, u64 bytes) {
     const char* const own = (const char*)area.start;
     char* const seen = seen_of(own);
     if (!memcmp(seen + from, own + from, bytes)) return;
+    if (bytes > 64) return pass_on(area, from, bytes / 2), pass_on(area, from + bytes / 2, bytes - bytes / 2);
     for (u64 i = from; i < from + bytes; ++i)
         if (is_over(area.writes[i >> area.shift], true)) seen[i] = own[i];
 }
@@ -33,7 +34,7 @@ static void pass_on_shared() {
     const u64 count = ((const Variable*)launched->build->static_shared)->bytes;
     for (unsigned slot = 0; slot <= count; ++slot) {
         const Area& area = s.shared[worker->rank * shared_slots + slot];
-        for (u64 at = 0; at < area.bytes; at += 64) pass_on(area, at, area.bytes - at < 64 ? area.bytes - at : 64);
+        pass_on(area, 0, area.bytes);
     }
 }
 static void wrote_shared(const void* first, unsigned long long bytes) {

@@ -17,6 +17,7 @@ from test_tensor_cores import bias_and_relu, check, random
 import cukern as ck
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import program
+from cukern.kernel.sizes import divide_up
 from cukern.launch.family import STAND_IN
 from cukern.linear.families import PRODUCT
 from cukern.linear.problem import Factor, Gemm, Product, gemm_of
@@ -68,8 +69,10 @@ def test_the_widest_tile(device: ck.Device) -> None:
 @pytest.mark.parametrize("tile", [TALL, SQUARE, DEFERRED], ids=["tall", "square", "deferred"])
 def test_more_turns_than_a_warp_has_lanes(device: ck.Device, tile: Tma) -> None:
     """Lanes know where the tiles of 32 turns are."""
-    a, b = random(device, "bfloat16", 2056, 16), random(device, "bfloat16", 16, 520)
-    row = random(device, "bfloat16", 520)
+    columns = 520
+    rows = 8 + tile.tile_m * (32 // divide_up(columns, tile.tile_n))  # of 33 tiles or a few more
+    a, b = random(device, "bfloat16", rows, 16), random(device, "bfloat16", 16, columns)
+    row = random(device, "bfloat16", columns)
     if tile.deferred:
         check_begun(replace(tile, blocks=1), a, b, row)
     else:

@@ -142,7 +142,8 @@ class Compiler:
         paths: bool = False,
     ) -> list[str]:
         """:meth:`kernel_command` for checked launches by the runtime in the file ``runtime``."""
-        command = [word for word in self.kernel_command(output, precompiled) if word != "-lc"]  # as quick builds
+        # The process has the C library, as for quick builds.
+        command = [word for word in self.kernel_command(output, precompiled) if word != "-lc"]
         if self.is_gcc:
             more = _GCC_CHECKED_TRUSTED if trusted else _GCC_CHECKED_MORE
         else:

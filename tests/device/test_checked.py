@@ -6,7 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -632,3 +632,21 @@ def test_pytest_s_option(tmp_path: object) -> None:
     assert "2 failed" in done.stdout and "KernelFault: copy_float32_8: out of bounds" in done.stdout, (
         done.stdout
     )
+
+
+def test_a_kernel_that_is_launched_unchecked_afterwards() -> None:
+    """It is compiled for checked launches alone at first."""
+    text = """
+    extern "C" __global__ void << name >>(const float* x, float* y) {
+        __shared__ float turned[32];
+        turned[31 - threadIdx.x] = x[threadIdx.x];
+        __syncthreads();
+        y[threadIdx.x] = turned[threadIdx.x];
+    }"""
+    x = ck.asarray(np.arange(32.0), dtype="float32")
+    kernel = ck.Kernel(text, name="turned", block=32)
+    for mode in (checked, nullcontext, checked, nullcontext):
+        y = ck.zeros(32)
+        with mode():
+            kernel(x, y, grid=1)
+        np.testing.assert_array_equal(y.numpy(), x.numpy()[::-1])

@@ -389,10 +389,9 @@ def _built(unit: Unit) -> tuple[Path, Stage]:
     """The library of a kernel, from the cache or compiled; where launches are checked, for these alone."""
     if not processors.bundled(runtime_text()):
         _runtime_builder()
-    if unit.checked:
-        return checked.build(unit)[0], Stage.OPTIMISED
     watched = active() and proof.of(unit) is None
-    if watched and (unit.trusted or not device_variables(unit.text)):  # which have a place in one library
+    # Variables have a place in one library.
+    if unit.checked or (watched and (unit.trusted or not device_variables(unit.text))):
         return checked.build(unit)[0], Stage.FOR_CHECKS
     return _built_unchecked(unit)
 

@@ -353,12 +353,14 @@ static const Build* build_of(const Kernel* kernel, const StaticShared* shared, u
     build->static_shared = shared;
     build->static_count = count;
     build->shared_span = (size_t)(high - build->shared_low);
-    *kernel->runtime = kernel->run_blocks ? &plain_runtime : &fiber_runtime;
     return build;
 }
 
 static void set_build(Function* function, const Build* build, Stage stage) {
-    const Region region = region_of(build->kernel);
+    const Kernel* kernel = build->kernel;
+    // A library for checks has the runtime of these, also where another function of the same library has been checked before.
+    if (stage != for_checks) *kernel->runtime = kernel->run_blocks ? &plain_runtime : &fiber_runtime;
+    const Region region = region_of(kernel);
     function->base = region.base;
     function->low = region.low;
     function->high = region.high;

@@ -35,7 +35,7 @@ struct Build {
 struct Function {
     const Build* build;  // atomic
     float block_ns;  // of the last launch; 0 when there was none
-    float quick_ns;  // a quick build's: the time until it is worth an optimised one; of one for checked launches -1; else 0
+    float quick_ns;  // a quick build's: the time until it is worth an optimised one; of one for checked launches infinite; else 0
     unsigned param_bytes, param_count;
     int flushes;
     int checked;  // 1: a user's kernel, and not one of the library's; with more, its launches are diverted

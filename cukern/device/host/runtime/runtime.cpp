@@ -287,7 +287,7 @@ static int divert_all;
 // Whether a build is to be replaced: a quick one, 4 when it has run long, 5 when this launch may; 8 of one for checked launches.
 // `objects` are the parameters.
 static int worth_replacing(Function* function, const unsigned char* objects) {
-    if (function->quick_ns < 0) return 8;
+    if (function->quick_ns == __builtin_inff()) return 8;
     for (unsigned i = 0; i < function->param_count; ++i) {
         const void* object;
         memcpy(&object, objects + function->params[i].offset, sizeof object);
@@ -364,7 +364,7 @@ static void set_build(Function* function, const Build* build, Stage stage) {
     function->base = region.base;
     function->low = region.low;
     function->high = region.high;
-    function->quick_ns = stage == quick ? quick_budget_ns : stage == for_checks ? -1 : 0;
+    function->quick_ns = stage == quick ? quick_budget_ns : stage == for_checks ? __builtin_inff() : 0;
     __atomic_store_n(&function->build, build, __ATOMIC_RELEASE);
 }
 

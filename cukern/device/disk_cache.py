@@ -191,8 +191,6 @@ def _publish(part: Path, path: Path) -> None:
     with _writing():
         with part.open("ab") as file:
             file.write(digest + _MAGIC)
-            file.flush()
-            os.fsync(file.fileno())
             os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o755)
         os.replace(part, path)
 

@@ -66,8 +66,18 @@ def test_other_sizes_and_layouts(device: ck.Device) -> None:
     assert nn.rotary_embedding(ck.zeros((2, 0, 4)), ck.zeros((0,), "int64")).shape == (2, 0, 4)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("features", "size"), [(10, 8), (18, 16), (12, 12), (24, 24), (20, 4), (16, 8)])
+#: Of packs of 16 bytes.
+_WIDTHS = {"float32": [(10, 8), (12, 12), (20, 4)], "bfloat16": [(18, 16), (24, 24), (16, 8)]}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "features", "size"),
+    [
+        pytest.param(dtype, *width, marks=() if width in _WIDTHS[dtype] else pytest.mark.thorough)
+        for dtype in _WIDTHS
+        for width in (*_WIDTHS["float32"], *_WIDTHS["bfloat16"])
+    ],
+)
 def test_widths_that_packs_do_not_divide(device: ck.Device, dtype: str, features: int, size: int) -> None:
     """Halves of some packs beside a rest of none and the other way round; also from an address within a pack."""
     values = random(0, (3 * features + 1,), dtype)

@@ -94,7 +94,7 @@ def test_what_does_not_fit_is_refused(device: ck.Device) -> None:
     text = kernels[number].text()
     for wrong in (
         "__global__ void mine(const float* x, float* y) {}",
-        text.replace("const float* x0", "const double* x0"),
+        text.replace("const float* x0,", "const float* x0, const double* more,"),
         text.replace("struct Layout {", "struct Layout { int more;"),
     ):
         assert wrong != text

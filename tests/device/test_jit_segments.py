@@ -149,7 +149,9 @@ def test_derivatives(function: Any, shapes: Any) -> None:
             (along(*given), pulled(*given)),
         ):
             for one, other in zip(ck.tree.leaves(found), ck.tree.leaves(wanted), strict=True):
-                np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-11, atol=1e-12)
+                # Derivatives along which a softmax does not change are rounding errors.
+                one, other = (np.round(x.numpy(), 14) for x in (one, other))
+                np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-12)
 
 
 def names(function: Any, *args: ck.Array) -> list[str]:

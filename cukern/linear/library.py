@@ -144,7 +144,7 @@ BLAS_RATE = 8
 #: The depth from which cuBLAS reads matrices of a batch with a vector each, contiguous along the depth, at full speed,
 #: and the share of the bandwidth that is, by bytes of an element; and twice the bytes of a row from which it does so of
 #: others: measured on an H200.
-VECTOR_DEPTH, VECTORS, VECTOR_BYTES = 256, {2: 0.6, 4: 0.9, 8: 0.95, 16: 0.95}, 2048
+VECTOR_DEPTH, VECTORS, VECTOR_BYTES = 256, {2: 0.6, 4: 0.85, 8: 0.9, 16: 0.9}, 2048
 
 
 def library_seconds(problem: Product, limits: Properties, others: int = 0) -> float:

@@ -108,6 +108,11 @@ class _Viewed(NamedTuple):
     of: Expression
     take: Callable[[Any], Any]
 
+    def then(self, view: Array, take: Callable[[Any], Any]) -> _Viewed:
+        """A view of the view, which may be gone when its array is written."""
+        before = self.take
+        return self._replace(view=weakref.ref(view), take=lambda data: take(before(data)))
+
 
 class Trace(Launches):
     """The pending arrays of a thread, and what they read.
@@ -453,7 +458,11 @@ class Trace(Launches):
         if base is not None:
             result._viewed = x if x._viewed is None else x._viewed
         if type(x) is Pending:
-            self._views.setdefault(id(x._storage), []).append(_Viewed(weakref.ref(result), one, take))
+            views = self._views.setdefault(id(x._storage), [])
+            outer = next((each for each in views if each.view() is x), None)
+            views.append(
+                _Viewed(weakref.ref(result), one, take) if outer is None else outer.then(result, take)
+            )
         return result
 
     def _viewed(self, one: Expression, take: Callable[[Any], Any], like: Any) -> Node | None:
@@ -504,13 +513,9 @@ class Trace(Launches):
 
     def _settle_readers(self, x: Array) -> None:
         storage = x._storage
-        bases: dict[int, Array] = {}
-        for reference, of, take in self._views.pop(id(storage), ()):
-            if (view := reference()) is not None:
-                base = of.owner()
-                if base is None:
-                    base = bases[id(of)] if id(of) in bases else bases.setdefault(id(of), of())
-                self._link(view, base, take)
+        for key, views in list(self._views.items()):
+            if key == id(storage) or any(each._storage is storage for one in views for each in one.of.reads):
+                self._join(self._views.pop(key))
         self._compute_all(
             [
                 one
@@ -519,6 +524,16 @@ class Trace(Launches):
             ]
         )
         self._forget(storage)
+
+    def _join(self, views: Sequence[_Viewed]) -> None:
+        """Let views of pending arrays, each of which may have been computed by itself, have the memory of these."""
+        bases: dict[int, Array] = {}
+        for reference, of, take in views:
+            if (view := reference()) is not None:
+                base = of.owner()
+                if base is None:
+                    base = bases[id(of)] if id(of) in bases else bases.setdefault(id(of), of())
+                self._link(view, base, take)
 
     def _link(self, view: Array, base: Array, take: Callable[[Any], Any]) -> None:
         """Let a view that has been an expression by itself share the memory of the array that it is a view of."""

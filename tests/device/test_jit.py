@@ -335,6 +335,29 @@ def test_writes_are_seen_by_views_and_by_what_waits(device: ck.Device) -> None:
         agree(x, y)
 
 
+def test_views_of_what_waits_share_its_memory_as_it_was(device: ck.Device) -> None:
+    def written_before(x: Any) -> Any:
+        part = (x * 2)[1:]
+        x[:3] = 7
+        part[:-1] *= -1
+        return part
+
+    def view_of_a_view(x: Any) -> Any:
+        doubled = x * 2
+        part = doubled[1:][::2]
+        doubled[...] = part[0]
+        part[1] = 5
+        return doubled + part[-1]
+
+    for function in (written_before, view_of_a_view):
+        jitted = ck.jit(function)
+        for i in range(6):
+            given = np.arange(5.0) + i
+            x = ck.asarray(given.copy(), device=device)
+            np.testing.assert_array_equal(jitted(x).numpy(), function(given))
+            np.testing.assert_array_equal(x.numpy(), given)
+
+
 def test_a_rolled_row_is_added_in_place(device: ck.Device) -> None:
     def add(x: ck.Array, row: ck.Array) -> ck.Array:
         y = x * 2

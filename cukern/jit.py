@@ -193,6 +193,8 @@ class _Known(NamedTuple):
         replay: repeats the launches with the arrays of a call, and returns its results.
         captured: the function as a graph.
         turn: how many calls have been timed.
+        given: for each array among the arguments, whether another one is just there, if all traced calls had it there
+            and the function may refer to it by another name, too; None where these calls differ.
     """
 
     form: Any
@@ -201,6 +203,13 @@ class _Known(NamedTuple):
     replay: Callable[[list[Array]], Any] = list
     captured: Any = None
     turn: int = 0
+    given: tuple[Callable[[Array], bool] | None, ...] = ()
+
+    def shows(self, arrays: Sequence[Array]) -> bool:
+        """Whether traced calls have shown what one with these arguments does."""
+        if self.state not in (_State.REPLAYED, _State.TIMED):
+            return True
+        return all(one is None or one(x) for one, x in zip(self.given, arrays, strict=True))
 
 
 class Jitted(Generic[P, R]):
@@ -255,7 +264,7 @@ class Jitted(Generic[P, R]):
             known = self._known.get(key)
         except TypeError as error:
             raise TypeError(f"jit: expected arrays, modules and hashable constants; {error}") from None
-        state = None if known is None else known.state
+        state = None if known is None else known.state if known.shows(arrays) else _State.TRACED
         if known is not None and state is _State.REPLAYED:
             from .elementwise.script import Differs
 
@@ -290,7 +299,8 @@ class Jitted(Generic[P, R]):
             )
         active, result = self._run(args, kwargs, arrays)
         learnt = self._learnt(known, active, arrays, result, _among(self._donate, args, kwargs))
-        if known is not None and not known.seconds and learnt.state is _State.TRACED and not active.given:
+        again = known is not None and known.state is learnt.state is _State.TRACED
+        if again and not learnt.seconds and not active.given:
             learnt = learnt._replace(state=_State.TRIED, seconds=time.perf_counter() - start)
         self._known.keep(key, learnt)
         return result
@@ -316,7 +326,7 @@ class Jitted(Generic[P, R]):
         elif after.turn > _TIMED + _RECORDINGS and taken < known.seconds:
             after = _Known(known.form, _State.CAPTURED, captured=known.captured)
         elif after.turn == _TIMED + _RECORDINGS + _TIMED:
-            after = _Known(known.form, _State.REPLAYED, replay=known.replay)
+            after = _Known(known.form, _State.REPLAYED, replay=known.replay, given=known.given)
         self._known.keep(key, after)
         return result
 
@@ -372,13 +382,15 @@ class Jitted(Generic[P, R]):
         self, known: _Known | None, active: Trace, arrays: list[Array], result: Any, given_away: Any
     ) -> _Known:
         """What is known after the first call of a form, or another one."""
-        from .elementwise.script import Replay, taken_apart
+        from .elementwise.script import Replay, lies_at, taken_apart
 
         script = active.script
         leaves, rebuilt = taken_apart(result)
         slots = [script.slot(leaf) for leaf in leaves if isinstance(leaf, Array)]
         form = active.numbers, (*script.form(), *slots)
-        learnt = _Known(form, seconds=0.0 if known is None else known.seconds)
+        learnt = _Known(
+            form, seconds=0.0 if known is None else known.seconds, given=tuple(map(lies_at, arrays))
+        )
         if known is None or not _equal(known.form[0], form[0]):  # its Python has to run
             return learnt
         concerned = [x for x in (*arrays, *leaves) if isinstance(x, Array)]
@@ -398,6 +410,8 @@ class Jitted(Generic[P, R]):
         if many and moved <= _SMALL_BYTES:
             return learnt._replace(state=_State.CAPTURED, captured=Captured(self._traced))
         replay = Replay(script, slots, donated)
+        both = zip(known.given, arrays, strict=True)
+        given = tuple([one if one is not None and one(x) else None for one, x in both])
         constants = [None if isinstance(x, Array) else x for x in leaves]
 
         def again(arrays: list[Array]) -> Any:
@@ -406,8 +420,8 @@ class Jitted(Generic[P, R]):
 
         if many and arrays and moved <= _MOST_BYTES:
             captured = Captured(self._traced)
-            return _Known(form, _State.TIMED, replay=again, captured=captured)
-        return learnt._replace(state=_State.REPLAYED, replay=again)
+            return _Known(form, _State.TIMED, replay=again, captured=captured, given=given)
+        return learnt._replace(state=_State.REPLAYED, replay=again, given=given)
 
     def launches(self, *args: P.args, **kwargs: P.kwargs) -> list[Launched]:
         """What a call with these arguments launches; the function runs."""

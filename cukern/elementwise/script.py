@@ -223,6 +223,12 @@ def _place(x: Array) -> tuple[Any, ...]:
     return id(x._storage), address(x._data) if own.on_host else x._operand, own
 
 
+def lies_at(x: Array) -> Callable[[Array], bool]:
+    """A function that says of an array whether it is the part of memory that ``x`` is now."""
+    storage, place = weakref.ref(x._storage), _place(x)
+    return lambda other: other._storage is storage() and _place(other) == place
+
+
 def _nothing() -> None:
     return None
 

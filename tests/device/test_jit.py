@@ -396,6 +396,24 @@ def test_the_function_is_not_called_again(device: ck.Device) -> None:
     assert calls == [2.0, 2.0, 3.0]
 
 
+def test_an_argument_to_which_the_function_refers_too(device: ck.Device) -> None:
+    x, calls = made(4), []
+    part, other = x[:2], made(2, seed=1)
+
+    @ck.jit
+    def linear(z: ck.Array) -> ck.Array:
+        calls.append(0)
+        return z * 3 + part
+
+    for z in (part, x[2:], other):
+        for _ in range(5):
+            agree(linear(z), z * 3 + part)
+    run = len(calls)
+    agree(linear(part), part * 4)
+    agree(linear(other + 1), (other + 1) * 3 + part)
+    assert len(calls) == run
+
+
 def test_what_differs_from_call_to_call_is_called(device: ck.Device) -> None:
     numbers = iter(range(10))
 

@@ -449,7 +449,7 @@ class Trace(Launches):
             return None
         # A part of an array that waits may be all of it that is ever computed.
         new, base = fresh_layout(own.device, own.dtype, like.shape), None
-        if type(x) is not Pending or like.size >= own.size:
+        if type(x) is not Pending or one.base is not None or like.size >= own.size:
             offset = address(like) - address(start) if like.size else 0
             aligned = own.on_host or (own.aligned and offset % ALIGNMENT == 0)
             new, base = layout(own.device, own.dtype, like.shape, like.strides, aligned), (x, take)

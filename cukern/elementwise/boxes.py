@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from types import EllipsisType
 from typing import Any
 
 from .graph import Piece, Pieces, all_of
 
 Box = tuple[slice, ...]
-Key = tuple[int | slice, ...]
+Key = tuple[int | slice | EllipsisType, ...]
 
 
 def common(joined: Sequence[Pieces], shape: tuple[int, ...]) -> list[Box]:
@@ -61,7 +62,7 @@ def shared(pieces: Sequence[Piece]) -> list[tuple[Box, list[tuple[Piece, Key]]]]
 
 def _moved(piece: Piece, box: Box) -> Key:
     """The key, in the joined array, of a box of the expression of a piece; without the axes that the piece adds."""
-    key: list[int | slice] = []
+    key: list[int | slice | EllipsisType] = []
     parts = iter(box)
     for own, at in zip(piece.key, piece.box, strict=True):
         if own is None:
@@ -69,7 +70,7 @@ def _moved(piece: Piece, box: Box) -> Key:
         else:
             part, before = next(parts), at.start - own.start
             key.append(slice(part.start + before, part.stop + before))
-    return tuple(key)
+    return (*key, ...)  # an ndarray also where it has no axes
 
 
 def _between(cuts: Sequence[set[int]]) -> list[Box]:

@@ -133,6 +133,13 @@ def test_derivatives(device: ck.Device) -> None:
     ck.testing.gradcheck(ck.jit(moved), [f], order=2)
 
 
+def test_numbers_are_joined(device: ck.Device) -> None:
+    jitted = ck.jit(lambda x: ck.stack([x[0], x[1] * 2, x.max()]))
+    for i in range(3):
+        x = ck.asarray([1.0, 2.0, 4.0], device=device) + i
+        assert jitted(x).tolist() == [1 + i, 4 + 2 * i, 4 + i]
+
+
 def test_views_with_new_axes_of_joined_arrays(device: ck.Device) -> None:
     x = ck.asarray(np.arange(6.0).reshape(2, 3))
 

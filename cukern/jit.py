@@ -299,8 +299,8 @@ class Jitted(Generic[P, R]):
             )
         active, result = self._run(args, kwargs, arrays)
         learnt = self._learnt(known, active, arrays, result, _among(self._donate, args, kwargs))
-        again = known is not None and known.state is learnt.state is _State.TRACED
-        if again and not learnt.seconds and not active.given:
+        repeated = known is not None and known.state is learnt.state is _State.TRACED
+        if repeated and not learnt.seconds and not active.given:
             learnt = learnt._replace(state=_State.TRIED, seconds=time.perf_counter() - start)
         self._known.keep(key, learnt)
         return result

@@ -159,12 +159,18 @@ class Trace(Launches):
         self.script.open = self.script.open or "values of an array are read on the host"
 
     def settle(self, first: Iterable[Array] = ()) -> None:
-        """Compute all that is pending and can still be read, ``first`` these arrays; in few kernels what is alike."""
+        """Compute all that is pending and can still be read, ``first`` these arrays; in few kernels what is alike.
+
+        Views of arrays that can be read have the memory of these.
+        """
+        views = [one for some in self._views.values() for one in some if one.of.owner() is not None]
         self._views.clear()  # nothing will be written, and they keep arrays alive
         waiting = [one for one in (expression(x) for x in first) if one is not None]
-        seen = set(map(id, waiting))
+        seen = {id(one) for one in waiting}
         waiting += [one for _, one in self._alive() if id(one) not in seen]
-        self._compute_all(waiting)
+        apart = {id(x) for x in (one.view() for one in views) if x is not None}
+        self._compute_all([one for one in waiting if id(one.owner()) not in apart])
+        self._join(views)
 
     def _compute_all(self, waiting: Sequence[Expression]) -> None:
         """Compute expressions, those of one shape together."""

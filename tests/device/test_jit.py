@@ -358,6 +358,16 @@ def test_views_of_what_waits_share_its_memory_as_it_was(device: ck.Device) -> No
             np.testing.assert_array_equal(x.numpy(), given)
 
 
+def test_results_share_memory_as_without_jit(device: ck.Device) -> None:
+    jitted = ck.jit(lambda x: (doubled := x * 2, doubled[1:], x[1:][::2]))
+    for _ in range(4):
+        x = ck.asarray([1.0, 2.0, 3.0, 4.0], device=device)
+        doubled, part, of_argument = jitted(x)
+        part[0] = 7
+        of_argument[1] = 9
+        assert (doubled.tolist(), x.tolist()) == ([2, 7, 6, 8], [1, 2, 3, 9])
+
+
 def test_a_rolled_row_is_added_in_place(device: ck.Device) -> None:
     def add(x: ck.Array, row: ck.Array) -> ck.Array:
         y = x * 2

@@ -225,8 +225,8 @@ def _place(x: Array) -> tuple[Any, ...]:
 
 def lies_at(x: Array) -> Callable[[Array], bool]:
     """A function that says of an array whether it is the part of memory that ``x`` is now."""
-    storage, place = weakref.ref(x._storage), _place(x)
-    return lambda other: other._storage is storage() and _place(other) == place
+    array, storage, place = weakref.ref(x), weakref.ref(x._storage), _place(x)
+    return lambda other: other is array() or (other._storage is storage() and _place(other) == place)
 
 
 def _nothing() -> None:

@@ -348,6 +348,7 @@ class Jitted(Generic[P, R]):
         forms: list[Any] = [
             get_default_dtype(),
             get_matmul_precision(),
+            current(),
             pytree.containers(tree),
             *owners_of(tree),
         ]

@@ -187,7 +187,7 @@ def _vectors_share(problem: Product) -> float:
     if problem.device.addressable or batches == 1 or 1 not in (m, n):
         return 1
     if is_along_rows(problem):
-        return min(1, k / VECTOR_DEPTH) * VECTORS[problem.elem.itemsize]
+        return min(1, k / VECTOR_DEPTH) * VECTORS.get(problem.elem.itemsize, 1)
     return min(1, 0.5 + max(m, n) * problem.elem.itemsize / VECTOR_BYTES)
 
 

@@ -41,3 +41,10 @@ def test_it_is_refused_elsewhere(device: ck.Device) -> None:
         pytest.raises(ck.LaunchError, match="a batch of matrices and a vector each"),
     ):
         x @ x.T
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint32"])
+def test_integers(device: ck.Device, dtype: str) -> None:
+    """Their products are priced beside the sums, too, whatever bytes an element has."""
+    x, y = ck.asarray(np.arange(24).reshape(2, 3, 4)).astype(dtype), ck.ones((2, 4, 1), dtype=dtype)
+    np.testing.assert_array_equal((x @ y).numpy(), x.numpy() @ y.numpy())

@@ -193,7 +193,7 @@ class _Known(NamedTuple):
         replay: repeats the launches with the arrays of a call, and returns its results.
         captured: the function as a graph.
         turn: how many calls have been timed.
-        given: for each array among the arguments, whether another one is just there, if all traced calls had it there
+        fixed: for each array among the arguments, whether another one is just there, if all traced calls had it there
             and the function may refer to it by another name, too; None where these calls differ.
     """
 
@@ -203,13 +203,13 @@ class _Known(NamedTuple):
     replay: Callable[[list[Array]], Any] = list
     captured: Any = None
     turn: int = 0
-    given: tuple[Callable[[Array], bool] | None, ...] = ()
+    fixed: tuple[Callable[[Array], bool] | None, ...] = ()
 
     def shows(self, arrays: Sequence[Array]) -> bool:
         """Whether traced calls have shown what one with these arguments does."""
         if self.state not in (_State.REPLAYED, _State.TIMED):
             return True
-        return all(one is None or one(x) for one, x in zip(self.given, arrays, strict=True))
+        return all(one is None or one(x) for one, x in zip(self.fixed, arrays, strict=True))
 
 
 class Jitted(Generic[P, R]):
@@ -326,7 +326,7 @@ class Jitted(Generic[P, R]):
         elif after.turn > _TIMED + _RECORDINGS and taken < known.seconds:
             after = _Known(known.form, _State.CAPTURED, captured=known.captured)
         elif after.turn == _TIMED + _RECORDINGS + _TIMED:
-            after = _Known(known.form, _State.REPLAYED, replay=known.replay, given=known.given)
+            after = _Known(known.form, _State.REPLAYED, replay=known.replay, fixed=known.fixed)
         self._known.keep(key, after)
         return result
 
@@ -390,7 +390,7 @@ class Jitted(Generic[P, R]):
         slots = [script.slot(leaf) for leaf in leaves if isinstance(leaf, Array)]
         form = active.numbers, (*script.form(), *slots)
         learnt = _Known(
-            form, seconds=0.0 if known is None else known.seconds, given=tuple(map(lies_at, arrays))
+            form, seconds=0.0 if known is None else known.seconds, fixed=tuple(map(lies_at, arrays))
         )
         if known is None or not _equal(known.form[0], form[0]):  # its Python has to run
             return learnt
@@ -411,8 +411,8 @@ class Jitted(Generic[P, R]):
         if many and moved <= _SMALL_BYTES:
             return learnt._replace(state=_State.CAPTURED, captured=Captured(self._traced))
         replay = Replay(script, slots, donated)
-        both = zip(known.given, arrays, strict=True)
-        given = tuple([one if one is not None and one(x) else None for one, x in both])
+        both = zip(known.fixed, arrays, strict=True)
+        fixed = tuple([one if one is not None and one(x) else None for one, x in both])
         constants = [None if isinstance(x, Array) else x for x in leaves]
 
         def again(arrays: list[Array]) -> Any:
@@ -421,8 +421,8 @@ class Jitted(Generic[P, R]):
 
         if many and arrays and moved <= _MOST_BYTES:
             captured = Captured(self._traced)
-            return _Known(form, _State.TIMED, replay=again, captured=captured, given=given)
-        return learnt._replace(state=_State.REPLAYED, replay=again, given=given)
+            return _Known(form, _State.TIMED, replay=again, captured=captured, fixed=fixed)
+        return learnt._replace(state=_State.REPLAYED, replay=again, fixed=fixed)
 
     def launches(self, *args: P.args, **kwargs: P.kwargs) -> list[Launched]:
         """What a call with these arguments launches; the function runs."""

@@ -251,13 +251,8 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_named(dtype)
     where, sizes = _device(device), shape_of(shape)
     if traced_threads and (active := trace()) is not None:
-        return _again(active, empty, sizes, wanted, where)
+        return active.call(empty, (sizes, wanted, where), {})
     return _empty(fresh_layout(where, wanted, sizes))
-
-
-def _again(active: Any, function: Callable[..., Array], *args: Any) -> Array:
-    """The result of a creation function, which a trace makes again by calling it with these arguments."""
-    return active.call(function, args, {})
 
 
 def _empty(layout: Layout) -> Array:
@@ -295,7 +290,7 @@ def full(
     if not plain and isinstance(fill_value, complex):
         dtypes.refuse_real("full", dtypes.result_type(fill_value), wanted)
     if traced_threads and (active := trace()) is not None:
-        return _again(active, full, shape_of(shape), fill_value, wanted, where)
+        return active.call(full, (shape_of(shape), fill_value, wanted, where), {})
     if where.addressable and not asked():  # a trace shows what is done with the array alone
         result = where.backend.empty(shape_of(shape), wanted)
         with np.errstate(over="ignore"):
@@ -317,7 +312,7 @@ def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_named(dtype)
     sizes = (shape,) if type(shape) is int and shape >= 0 else shape_of(shape)
     if traced_threads and (active := trace()) is not None:
-        return _again(active, zeros, sizes, wanted, where)
+        return active.call(zeros, (sizes, wanted, where), {})
     if where.which is not None:
         with where.activate():
             return Array._wrap(where.backend.zeros(sizes, wanted), where)

@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -234,6 +235,20 @@ CASES = [
 ]
 
 
+#: A table of its own, and its sizes: features, hidden features, outputs.
+PER_EXAMPLE = (
+    "64 gradients, one for each example, beside one of all: us on the host's clock, with the end of the call"
+)
+SIZES = (64, 128, 10), (784, 256, 10), (256, 512, 10)
+
+
+def loss(xp: Any, weights: Any, x: Any, y: Any) -> Any:
+    """The summed squared error of an MLP of three layers."""
+    a, b, c, d, e, f = weights
+    error = xp.tanh(xp.tanh(x @ a + b) @ c + d) @ e + f - y
+    return (error * error).sum()
+
+
 def leaves(made: Any) -> list[Any]:
     return list(made) if isinstance(made, tuple) else [made]
 
@@ -265,7 +280,8 @@ def main() -> None:
     bench = Benchmark(__doc__, "device times in us; JAX's on the host's clock", heads)
     for case in bench.chosen(CASES):
         bench.row(case, *measured(bench, case))
-    bench.end()
+    each = bench.chosen([PER_EXAMPLE])
+    bench.end(*each, *[line for _ in each for line in per_example(bench)])
 
 
 def measured(bench: Benchmark, case: Case) -> list[Any]:
@@ -294,6 +310,45 @@ def measured(bench: Benchmark, case: Case) -> list[Any]:
     sides.append(bench.copy_of(sum(x.nbytes for x in (*xs, *desired))))
     times = bench.microseconds(*sides)
     return [*times[:2], len(jitted.launches(*xs)), times[2], in_jax, times[3], f"{worst:.1e}"]
+
+
+def per_example(bench: Benchmark) -> list[str]:
+    """The lines of a table: the gradient of an MLP's loss over 64 examples, and one gradient for each of them."""
+    rng, count = np.random.default_rng(0), 64
+    lines = [
+        "",
+        "| features, hidden, outputs | `ck.jit`, one | 64 | `ck.capture`, one | 64 | `jax.jit`, one | 64 |",
+    ]
+    lines.append("| --- " * 7 + "|")
+    for features, hidden, outputs in SIZES:
+        shapes = (features, hidden), (hidden,), (hidden, hidden), (hidden,), (hidden, outputs), (outputs,)
+        weights = [0.1 * rng.standard_normal(one, np.float32) for one in shapes]
+        x, y = (rng.standard_normal((count, one), np.float32) for one in (features, outputs))
+        cells = [f"{features}, {hidden}, {outputs}"]
+        sides: list[tuple[Any, Any, Any, Any, Any]] = [
+            (ck, ck.asarray, ck.grad, ck.vmap, decorate) for decorate in (ck.jit, ck.capture)
+        ]
+        if jax is not None:
+            sides.append((jnp, jnp.asarray, jax.grad, jax.vmap, jax.jit))
+        desired = None
+        for xp, array, grad, vmap, decorate in sides:
+            one = grad(partial(loss, xp))
+            args = tuple(map(array, weights)), array(x), array(y)
+            both = [decorate(one), decorate(vmap(one, in_axes=(None, 0, 0)))]
+            for _ in range(3):
+                whole, each = (np.asarray(call(*args)[0]) for call in both)
+            desired = whole if desired is None else desired
+            for made in (whole, each.sum(axis=0)):
+                assert np.abs(made - desired).max() <= 1e-2 * np.abs(desired).max()
+            for call in both:
+
+                def ended(call: Any = call, args: Any = args, own: bool = xp is ck) -> None:
+                    made = call(*args)
+                    bench.device.synchronize() if own else jax.block_until_ready(made)
+
+                cells.append(f"{1e6 * seconds(ended):.0f}")
+        lines.append(f"| {' | '.join(cells + [''] * (7 - len(cells)))} |")
+    return lines
 
 
 def seconds(call: Callable[[], Any]) -> float:

@@ -61,9 +61,11 @@ class Case(NamedTuple):
         return f"{'tf32' if self.tf32 else self.dtype} {sizes}{layout}{then}"
 
 
+#: What is written for nothing that follows.
+ALONE = "alone", "vectors"
 #: What follows a product, of it, a bias and a matrix of the product's shape, for cukern and for PyTorch.
 ENDINGS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "alone": (lambda y, bias, other: y, lambda y, bias, other: y),
+    **dict.fromkeys(ALONE, (lambda y, bias, other: y, lambda y, bias, other: y)),
     "ReLU": (lambda y, bias, other: ck.relu(y + bias), lambda y, bias, other: torch.relu(y + bias)),
     "GELU": (
         lambda y, bias, other: ck.gelu(y + bias),
@@ -96,6 +98,20 @@ MISALIGNED = (
     ((4096, 4096, 4095), True),
     ((4096, 4095, 4096), False),
 )
+
+#: Products of which a factor is a vector, one for each matrix of a batch.
+VECTORS = [
+    *(
+        ((count,), *sizes)
+        for count, size in ((65536, 64), (4096, 256), (256, 1024), (16, 4096))
+        for sizes in ((size, size, 1), (1, size, size))
+    ),
+    ((4096,), 1, 64, 1024),
+    ((4096,), 1024, 64, 1),
+    ((262144,), 8, 8, 1),
+    ((64,), 1, 128, 2048),
+    ((96,), 1, 64, 1),
+]
 
 
 CASES = [
@@ -153,6 +169,12 @@ CASES = [
     ),
     *(Case("bfloat16", *sizes, then=then) for sizes in SPREAD for then in ("ReLU", "GELU", "residual")),
     *(Case("bfloat16", (), *sizes, swapped, then="alone") for sizes, swapped in MISALIGNED),
+    *(
+        Case(dtype, *sizes, swapped, then="vectors")
+        for dtype in ("float32", "bfloat16")
+        for sizes in VECTORS
+        for swapped in (False, True)
+    ),
 ]
 #: Bytes that no cache of a GPU holds, also of the matrices that come again in the next ten calls of another side.
 _CACHES = 2**29
@@ -185,7 +207,7 @@ class Line(NamedTuple):
 def ended(then: str) -> Any:
     """What follows a product, as one kernel."""
     ending = ENDINGS[then][0]
-    if then == "alone":
+    if then in ALONE:
         return lambda y, bias: y
     return ck.fuse(lambda y, bias, *other: ending(y, bias, *other or [None]))
 
@@ -198,12 +220,12 @@ def plans(case: Case, arrays: Sequence[ck.Array]) -> dict[str, tuple[Callable[..
     made = ENDINGS[case.then][0](*values, *[None] * (3 - len(values)))
     whole = of_sum(program("product", (made.node,), inputs), 0)
     problem = Product(a, b, tuple(others), whole, precision="tf32" if case.tf32 else "highest")
-    if case.then == "alone":
+    if case.then in ALONE:
         problem = Product(a, b)
 
     def plan(config: Any) -> Callable[..., ck.Array]:
         made = config.plan(problem, a.device.properties)
-        return (lambda x, w, bias: made(x, w)) if case.then == "alone" else made
+        return (lambda x, w, bias: made(x, w)) if case.then in ALONE else made
 
     return {
         one.variant: (plan(one.config), one.chosen)

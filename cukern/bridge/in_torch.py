@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
-from operator import or_
+from operator import contains, or_
 from typing import Any, NamedTuple
 
 from ..array import Array
@@ -172,13 +172,16 @@ class _Operators:
         self._modes = torch._C._len_torch_function_stack
         tensors_of = torch.Tensor, torch.nn.Parameter
         types = {"Tensor": tensors_of, **{word: (plain,) for plain, word in PLAIN.items()}}
-        #: Of each argument the types that PyTorch's dispatcher hands on as they are.
+        #: Of each argument the types that PyTorch's dispatcher hands on as they are, and such types seen together.
         self._types = [types[one.type] for one in operation.parameters]
+        self._handed: Cache[tuple[type, ...], bool] = Cache()
         written = [f"{one.type} {_word(one.name)}" for one in operation.parameters]
         self.defaults = defaults = [one.default for one in operation.parameters]
         ended = [f"={_written(one)}" if _is_writable(one) else "" for one in defaults]
         schema = [first + rest for first, rest in zip(written, ended, strict=True)]
-        self.compute = forward = self._forward(defaults)
+        forward = self._forward(defaults, operation.run)
+        #: What :attr:`op` does where no derivative will be asked for.
+        self.compute = forward if operation.more else self._forward(defaults, operation.outputs_of)
         self.op = self._define("", schema, self.results, forward, self._fake_forward(defaults))
         if not operation.differentiable:
             self._derive(self.op, forward, partial(_refused, operation.name), None)
@@ -199,11 +202,13 @@ class _Operators:
 
     def is_direct(self, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
         """Whether PyTorch's dispatcher would do nothing with a call but hand these arguments to :attr:`compute`."""
-        if self._compiling() or named or self._modes() or len(args) != self.arguments:
+        types = tuple(map(type, args))
+        handed = self._handed.get(types)
+        if handed is None:
+            fits = len(types) == self.arguments and all(map(contains, self._types, types))
+            handed = self._handed.keep(types, fits)
+        if named or not handed or self._compiling() or self._modes():
             return False
-        for one, types in zip(args, self._types, strict=True):
-            if type(one) not in types:
-                return False
         return self._are_alone([args[i] for i in self.arrays])
 
     def _define(
@@ -268,12 +273,14 @@ class _Operators:
 
         self.library.impl(op._opname, dispatched, "Autograd", with_keyset=True)
 
-    def _forward(self, defaults: Sequence[Any]) -> Callable[..., Any]:
+    def _forward(
+        self, defaults: Sequence[Any], results_of: Callable[[Sequence[Any]], list[Array]]
+    ) -> Callable[..., Any]:
         operation, arrays, count, results = self.operation, self.arrays, self.arguments, self.results
         known: Cache[Any, tuple[list[Any], Again | None]] = Cache()
 
         def run(where: Any, args: Sequence[Any]) -> Any:
-            made = operation.run(self._given(args, where))
+            made = results_of(self._given(args, where))
             if results == 1:
                 return tensors.tensor_of(made[0])
             return tuple([tensors.tensor_of(one) for one in made])

@@ -113,22 +113,10 @@ class Operation:
             GradientError: the forward returns or keeps other arrays than in its first call.
             RuntimeError: the forward wrote to an argument.
         """
-        arrays, context = self.arrays, self._context(self.name, self._needs)
-        before = [args[i]._storage.version for i in arrays]
-        result = _alone(args[arrays[0]].device, self._body.forward, context, *args)
-        if [args[i]._storage.version for i in arrays] != before:
-            written = next(
-                i for i, was in zip(arrays, before, strict=True) if args[i]._storage.version != was
-            )
-            name = self.parameters[written].name
-            raise RuntimeError(f"{self.name}: forward wrote to its argument {name}; write to a copy")
-        several, dead = type(result) is tuple, context._non_differentiable
-        made: list[Any] = list(result) if several else [result]
-        live = []
-        for i, one in enumerate(made):
-            if not isinstance(one, Array):
-                raise TypeError(f"{self.name}: output {i}: expected an array, got {type(one).__name__}")
-            live.append((one._layout or one._planned()).floating and id(one) not in dead)
+        context = self._context(self.name, self._needs)
+        several, made = self._forward(args, context)
+        dead = context._non_differentiable
+        live = [(one._layout or one._planned()).floating and id(one) not in dead for one in made]
         outputs, saved = len(made), context._saved
         places = self.saved if outputs == self.outputs and not self.more else ()
         for one, place in zip(saved, places, strict=False):
@@ -142,6 +130,35 @@ class Operation:
         if not _OWN.issuperset(vars(context)):
             self._attributed(context, args)
         return _apart(args, made)
+
+    def outputs_of(self, args: Sequence[Any]) -> list[Array]:
+        """The outputs alone, as of :meth:`run`, where no derivative will be asked for.
+
+        Raises:
+            GradientError, RuntimeError: as of :meth:`run`; what the forward keeps is not looked at.
+        """
+        several, made = self._forward(args, self._context(self.name, self._needs))
+        if several is not self.several or len(made) != self.outputs:
+            return self.run(args)
+        return _apart(args, made)
+
+    def _forward(self, args: Sequence[Any], context: Any) -> tuple[bool, list[Array]]:
+        """Whether the forward returns a tuple, and its outputs."""
+        storages = [args[i]._storage for i in self.arrays]
+        before = [one.version for one in storages]
+        result = _alone(args[self.arrays[0]].device, self._body.forward, context, *args)
+        if [one.version for one in storages] != before:
+            written = next(
+                i for i, one, was in zip(self.arrays, storages, before, strict=True) if one.version != was
+            )
+            name = self.parameters[written].name
+            raise RuntimeError(f"{self.name}: forward wrote to its argument {name}; write to a copy")
+        several = type(result) is tuple
+        made = list(result) if several else [result]
+        for i, one in enumerate(made):
+            if not isinstance(one, Array):
+                raise TypeError(f"{self.name}: output {i}: expected an array, got {type(one).__name__}")
+        return several, made
 
     def _first(self, kept: tuple[Any, ...], more: int) -> None:
         """Take over what a first call returns and saves; refuse another call that differs."""

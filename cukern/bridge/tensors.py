@@ -111,12 +111,14 @@ def _lender(where: Any, device: Device, current: Callable[[int], int]) -> Callab
     def like(layout: Layout) -> Any:
         dtype = types().get(layout.dtype)
         if layout.device is not device or not layout.contiguous or dtype is None:
-            return known.keep(layout, None)
+            return None
         made = torch.empty((), dtype=dtype, device=where).expand(layout.shape)
-        return known.keep(layout, made if empty_like(made).is_contiguous() else None)
+        return known.keep(layout, made) if empty_like(made).is_contiguous() else None
 
     def lend(layout: Layout) -> Array | None:
-        of = known[layout] if layout in known else like(layout)
+        of = known.get(layout)
+        if of is None:
+            of = like(layout)
         if of is None or stream(index).ptr != current(index):
             return None
         tensor = empty_like(of)

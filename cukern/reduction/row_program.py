@@ -100,9 +100,11 @@ def _made(problem: RowProgram) -> RowPlan | str:
         if isinstance(found, str):
             return found
         threads, blocks = found, divide_up(rows, found["block"] // found["lanes"])
+    count = threads["count"]
     for stage in variables["stages"]:
-        count = threads["count"]
-        stage["whole"] = bool(stage["row"].batch) and threads["full"] and power_of_two(count) == count
+        size = (8 if "double" in stage["accumulator"] else 4) * count * threads["width"]
+        fits = threads["full"] and power_of_two(count) == count and size <= _MOST_HELD
+        stage["whole"] = fits and bool(stage["row"].batch)
     whole = Axes((*kept.shape, n), tuple([(*a, *b) for a, b in zip(kept.steps, over.steps, strict=True)]))
     sources = problem.gathers.sources(problem.operands)
     wide = (

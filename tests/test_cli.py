@@ -144,6 +144,7 @@ def test_progress_is_one_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(last) == 59
 
 
+@pytest.mark.unchecked_only("of the files that it writes; other tests launch its kernels")
 def test_demo_writes_its_results(device: ck.Device, capsys: Any, tmp_path: Path) -> None:
     assert cli.main(["demo", "--device", str(device), "--steps", "12", "--out", str(tmp_path)]) == 0
     metrics = json.loads((tmp_path / "metrics.json").read_text())
@@ -180,6 +181,7 @@ def test_an_interrupt_leaves_a_checkpoint(tmp_path: Path, steps: int, line: str,
     CharacterModel().load(tmp_path / "model.safetensors")
 
 
+@pytest.mark.unchecked_only("of the files that it writes; other tests launch its kernels")
 def test_an_interrupt_in_the_sample_leaves_all_files(
     device: ck.Device, capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,7 @@ def run(folders: Path, name: str, direction: str, arrays: list[Any]) -> list[Any
     return results
 
 
+@pytest.mark.unchecked_only("its launches have addresses without sizes")
 @pytest.mark.parametrize("shape", [(3, 20), (1, 1), (5, 16), (11, 77)])
 def test_a_folder_computes_for_any_sizes(folders: Path, shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(1)

@@ -71,6 +71,7 @@ class Flat:
             if offset + size < end:
                 flat[offset + size : end] = 0
         self.copy(given, self.cut(flat))
+        flat._bump("pack")
         return flat
 
     def copy(self, given: Sequence[Array], to: Sequence[Array]) -> None:

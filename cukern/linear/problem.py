@@ -230,8 +230,12 @@ def epilogue_variables(
         (root,) = root.args  # it is rounded when it is stored
     body, (value,) = statements((root,))
     pairs = {i for i, one in enumerate(paired, 1) if one}
+    accumulated = dtypes.info(dtypes.info(elem).acc)
     return {
         "elem": elem,
+        # Sums of signed integers wrap around as NumPy's; signed overflow is undefined in C++.
+        "acc": f"u{accumulated.name}" if accumulated.kind == "i" else accumulated.name,
+        "sum": accumulated.cxx,
         "out": dtypes.info(program.outputs[0].dtype).cxx,
         "operands": [
             {

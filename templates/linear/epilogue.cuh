@@ -31,7 +31,8 @@ struct Epilogue {
     __device__ __forceinline__ Operands load(int batch, int row, int column) const {
         return {<% for x in operands %>cast< << x.compute >> >(*at<< x.k >>(batch, row, column)), <% endfor %>};
     }
-    __device__ __forceinline__ Out operator()(<< acc >> a0, const Operands& of) const {
+    __device__ __forceinline__ Out operator()(<< acc >> made, const Operands& of) const {
+        const << sum >> a0 = << sum >>(made);
 <% for x in operands %>
         const << x.compute >> a<< x.k >> = of.a<< x.k >>;
 <% endfor %>

@@ -551,3 +551,17 @@ def copied(x: Array) -> Array:
         result = Array._wrap(data, x.device)
     tape.record_copy("copy", x, result)
     return result
+
+
+def holders(x: Array) -> tuple[int, int]:
+    """The references to the storage and to the ndarray of an array."""
+    return sys.getrefcount(x._storage), sys.getrefcount(x._ndarray)
+
+
+#: Those of an array alone.
+ALONE = holders(Array._wrap(np.empty(0), None))  # type: ignore[arg-type]
+
+
+def has_others(x: Array) -> bool:
+    """Whether other arrays are on the memory of an array."""
+    return holders(x)[0] > ALONE[0]

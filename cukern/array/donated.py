@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-import numpy as np
-
 from .. import pytree
 from ..errors import KernelFault
-from .array import Array, Storage
+from .array import ALONE, Array, Storage, has_others, holders
 from .deferred import Deferred, computed
 
 
@@ -29,23 +26,14 @@ def _refuse(message: str) -> Callable[[], NoReturn]:
     return compute
 
 
-def _holders(x: Any) -> tuple[int, int]:
-    """The references to the storage and to the ndarray of an array."""
-    return sys.getrefcount(x._storage), sys.getrefcount(x._ndarray)
-
-
-_ALONE = _holders(Array._wrap(np.empty(0), None))  # type: ignore[arg-type]
-
-
 def alone(x: Array) -> bool:
     """Whether the memory of an array is the library's, and no other array's."""
-    storage, data = _holders(x)
-    if storage > _ALONE[0] or x._storage.shared or x._storage.constant:
+    if has_others(x) or x._storage.shared or x._storage.constant:
         return False
     if not x.device.addressable:
         return True
     made = x._memory is x._ndarray  # as a launch makes it, with one more reference
-    return data <= _ALONE[1] + made and (made or bool(x._ndarray.flags.owndata))
+    return holders(x)[1] <= ALONE[1] + made and (made or bool(x._ndarray.flags.owndata))
 
 
 class Donation:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from ..array import Array
+from ..array.array import has_others
 from ..array.batched import level_of, levels
 from ..array.deferred import about_to_write, trace, traced_threads
 from ..array.operators import FUNCTIONS
@@ -95,14 +93,6 @@ def _apart(array: Array, written: Array) -> Any:
     return array._data if array is written else apart(array.device, array._data, written._data)
 
 
-def _holders(x: Array) -> int:
-    """The reference count of the storage of ``x``: one per array on its memory, plus a constant."""
-    return sys.getrefcount(x._storage)
-
-
-_ALONE = _holders(Array._wrap(np.empty(0), None))  # type: ignore[arg-type]
-
-
 def check_writable(x: Array, name: str, recording: bool) -> None:
     """Refuse a write that would be lost, or if it is recorded, to a gradient's source or to memory that others share.
 
@@ -122,7 +112,7 @@ def _check_recordable(x: Array, name: str) -> None:
     message = f"in-place {name} on an array that a tape tracks: write x = cukern.{name}(x, y)"
     if type(x) not in (Array, Pending) or writes.is_leaf(x):
         raise GradientError(message)
-    if _holders(x) > _ALONE:
+    if has_others(x):
         raise GradientError(f"{message}, or x.at[key] for a part of one: other arrays share its memory")
 
 

@@ -385,13 +385,14 @@ class Columns(Kernels):
         packs = columns // width
         down = min(cls.shared, power_of_two(divide_up(max(1, reduced), unroll)))
         tiles = divide_up(packs, _BLOCK // down)
-        # Short columns get more threads each instead of a second launch, if a block still reads whole sectors.
-        few, sector = (
-            reduced <= cls.few * unroll,
-            divide_up(_SECTOR, width * min(s.size for s in problem.sources)),
-        )
-        most = min(cls.most_shared, _BLOCK // sector)
-        while few and rows // columns * tiles < cls.blocks // 2 and down < most and down * unroll < reduced:
+        # Short columns get more threads each instead of a second launch, as long as a block reads whole sectors: one
+        # of each row only if more than half of the multiprocessors had no block otherwise.
+        size = width * min(source.size for source in problem.sources)
+        few, most = reduced <= cls.few * unroll, min(cls.most_shared, _BLOCK // divide_up(_SECTOR, size))
+        while few and down < most and down * unroll < reduced:
+            across = _BLOCK // (2 * down)
+            if rows // columns * tiles >= limits.multiprocessors // (1 if across * size > _SECTOR else 2):
+                break
             down *= 2
             tiles = divide_up(packs, _BLOCK // down)
         across = divide_up(packs, tiles)

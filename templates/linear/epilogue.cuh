@@ -32,7 +32,7 @@ struct Epilogue {
         return {<% for x in operands %>cast< << x.compute >> >(*at<< x.k >>(batch, row, column)), <% endfor %>};
     }
     __device__ __forceinline__ Out operator()(<< acc >> made, const Operands& of) const {
-        const << sum >> a0 = << sum >>(made);
+        const << sum >> a0 = static_cast< << sum >> >(made);
 <% for x in operands %>
         const << x.compute >> a<< x.k >> = of.a<< x.k >>;
 <% endfor %>

@@ -40,6 +40,16 @@ def used(device: ck.Device) -> Iterator[Used]:
         yield found
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32"])
+def test_sums_of_signed_integers_wrap_around(used: Used, dtype: str) -> None:
+    limits, rng = np.iinfo(dtype), np.random.default_rng(0)
+    x, w = (rng.integers(limits.min, limits.max, shape, dtype) for shape in ((3, 70), (70, 5)))
+    right = np.maximum(x @ w, 1)
+    assert right.max() > 1
+    made = ck.fuse(lambda x, w: ck.maximum(x @ w, 1))(ck.asarray(x), ck.asarray(w))
+    np.testing.assert_array_equal(made.numpy(), right)
+
+
 def check(*arrays: ck.Array) -> None:
     close(ended(*arrays), sized(lambda x, w, b: np.maximum(x @ w + b, 0), *arrays))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ from ..shape.views import broadcast_to, reshape
 from .combine import added_along, combined, expect_added
 from .gather_scatter import gathered, picked_along
 from .kept import kept, kept_of
-from .traced import TracedRows
+from .traced import TracedElements, TracedRows, picks
 
 __all__ = ["index_add", "take", "take_along_axis"]
 
@@ -288,16 +288,36 @@ def take(
 
 def _rows(active: Any, x: Array, indices: Any, axis: int | None) -> Array | None:
     """Rows of an array that wait in a trace; None if they are to be gathered at once."""
+    if axis is None or x.ndim == 1:
+        return elements(active, x if x.ndim == 1 else reshape(x, (-1,)), (indices,), "take")
     if axis not in (0, -x.ndim) or not x.size or x.dtype in dtypes.COMPLEX or not numbers_rows(indices, x):
         return None
     size = x.shape[0]
     return TracedRows(in_range(active, indices, size, "take"), size, indices).gathered(x)
 
 
+def elements(active: Any, x: Array, indices: Sequence[Any], name: str) -> Array | None:
+    """Elements of an array at indices along all axes that wait in a trace; None if they are to be gathered at once.
+
+    Raises:
+        IndexError: an index is out of range (on the host; on a GPU it is clipped).
+    """
+    if len(indices) != x.ndim or not all(_is_index(one, x) for one in indices) or not picks(x, *indices):
+        return None
+    # A backward reads indices that nobody may have written.
+    apart = not wraps(x) or tape.active()
+    at = [in_range(active, one, n, name) if apart else one for one, n in zip(indices, x.shape, strict=True)]
+    return TracedElements(tuple(at), x.shape).picked(x)
+
+
+def _is_index(indices: Any, x: Array) -> bool:
+    """Whether indices are integers on the device of ``x``."""
+    return isinstance(indices, Array) and indices.device is x.device and indices.dtype.kind in "iu"
+
+
 def numbers_rows(indices: Any, x: Array) -> bool:
     """Whether indices are a vector on the device of ``x`` by which a trace may gather and combine rows."""
-    vector = isinstance(indices, Array) and indices.ndim == 1 and indices.size > 0
-    return vector and indices.device is x.device and indices.dtype.kind in "iu"
+    return _is_index(indices, x) and indices.ndim == 1 and indices.size > 0
 
 
 def in_range(active: Any, indices: Array, size: int, name: str) -> Array:

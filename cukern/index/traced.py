@@ -1,4 +1,4 @@
-"""Rows by a vector of indices in a trace: gathered where they are read, and computed by the kernels that combine them.
+"""Rows and elements by indices in a trace: gathered where they are read, and rows computed by what combines them.
 
 Both are linear functions, each the derivative of the other. After the trace, where a tape may call them, they are
 gathers and sums of arrays.
@@ -10,14 +10,19 @@ import math
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .. import dtypes
 from ..array import Array
 from ..array.deferred import trace
 from ..autodiff import tape
+from ..elementwise.function import astype
 from ..elementwise.operands import recorded
 from ..elementwise.staged import LEAST_ELEMENTS
-from ..elementwise.table import subtract
+from ..elementwise.table import add, clip, less, multiply, subtract, where
 from ..kernel.plan import serial
+from ..kernel.sizes import LARGEST_INDEX
+from ..kernel.strides import Strides, contiguous_steps
 from ..shape.views import reshape
 from .combine import Combination, combined
 from .gather_scatter import gathered, ordered
@@ -49,6 +54,8 @@ class TracedRows(NamedTuple):
         active = trace()
         if active is None:
             result = take_rows(x, self.ids)
+        elif x.ndim == 1 and picks(x, self.ids):
+            result = active.picked(x, TracedElements((self.ids,), x.shape).places)
         elif self.ids.size and _within(x, _GATHERED):
             result = active.gathered(x, self.ids, self.given)
         else:
@@ -95,6 +102,60 @@ class TracedRows(NamedTuple):
             order_of_indices(*given) if active is None else active.once(order_of_indices, *given)
         )
         return found
+
+
+class TracedElements(NamedTuple):
+    """Which element of an array each of another one is.
+
+    Attributes:
+        at: the indices along each axis, which broadcast. They are checked, or a kernel wraps and clips them.
+        shape: that of the array.
+    """
+
+    at: tuple[Array, ...]
+    shape: tuple[int, ...]
+
+    def picked(self, x: Array) -> Array:
+        """The elements of ``x``."""
+        active = trace()
+        if active is None:
+            ids = self.places(contiguous_steps(self.shape))
+            result = reshape(take_rows(reshape(x, (-1,)), reshape(ids, (-1,))), ids.shape)
+        else:
+            result = active.picked(x, self.places)
+        return recorded("take", x, result, self.added, self.picked)
+
+    def added(self, x: Array) -> Array:
+        """The sums of the elements of ``x`` that are the same one."""
+        ids = reshape(self.places(contiguous_steps(self.shape)), (-1,))
+        rows = TracedRows(ids, math.prod(self.shape), ids)
+        return reshape(rows.summed(reshape(x, (-1,))), self.shape)
+
+    def places(self, steps: Strides) -> Array:
+        """Where the elements are in an array with these steps, behind its first element."""
+        reach = sum([abs(step) * size for step, size in zip(steps, self.shape, strict=True)])
+        dtype = dtypes.int32 if reach <= LARGEST_INDEX else dtypes.int64
+        found: Array | None = None
+        for index, size, step in zip(self.at, self.shape, steps, strict=True):
+            at = astype(_bounded(index, size), dtype, copy=False)
+            at = at if step == 1 else multiply(at, step)
+            found = at if found is None else add(found, at)
+        assert found is not None
+        return found
+
+
+def picks(x: Array, *indices: Array) -> bool:
+    """Whether what reads elements of ``x`` at indices picks them."""
+    return x.size > 0 and x.dtype not in dtypes.COMPLEX and all(one.size for one in indices)
+
+
+def _bounded(index: Array, size: int) -> Array:
+    """Indices in the range of an axis; on the host they are."""
+    if index.device.addressable:
+        return index
+    fits = np.can_cast(index.dtype, dtypes.int32) and size <= LARGEST_INDEX
+    at = astype(index, dtypes.int32 if fits else dtypes.int64, copy=False)
+    return clip(where(less(at, 0), add(at, size), at), 0, size - 1)
 
 
 def _within(x: Array, least: int) -> bool:

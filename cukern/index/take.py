@@ -44,7 +44,7 @@ from ..shape.views import broadcast_to, reshape
 from .combine import added_along, combined, expect_added
 from .gather_scatter import gathered, picked_along
 from .kept import kept, kept_of
-from .traced import TracedElements, TracedRows, picks
+from .traced import TracedElements, TracedRows, bounded, picks
 
 __all__ = ["index_add", "take", "take_along_axis"]
 
@@ -306,7 +306,10 @@ def elements(active: Any, x: Array, indices: Sequence[Any], name: str) -> Array 
         return None
     # A backward reads indices that nobody may have written.
     apart = not wraps(x) or tape.active()
-    at = [in_range(active, one, n, name) if apart else one for one, n in zip(indices, x.shape, strict=True)]
+    at = [
+        bounded(in_range(active, one, size, name) if apart else one, size)
+        for one, size in zip(indices, x.shape, strict=True)
+    ]
     return TracedElements(tuple(at), x.shape).picked(x)
 
 

@@ -55,7 +55,7 @@ class TracedRows(NamedTuple):
         if active is None:
             result = take_rows(x, self.ids)
         elif x.ndim == 1 and picks(x, self.ids):
-            result = active.picked(x, TracedElements((self.ids,), x.shape).places)
+            result = active.picked(x, TracedElements((bounded(self.ids, self.size),), x.shape).places)
         elif self.ids.size and _within(x, _GATHERED):
             result = active.gathered(x, self.ids, self.given)
         else:
@@ -108,7 +108,7 @@ class TracedElements(NamedTuple):
     """Which element of an array each of another one is.
 
     Attributes:
-        at: the indices along each axis, which broadcast. They are checked, or a kernel wraps and clips them.
+        at: the indices along each axis, within its range, which broadcast.
         shape: that of the array.
     """
 
@@ -136,8 +136,8 @@ class TracedElements(NamedTuple):
         reach = sum([abs(step) * size for step, size in zip(steps, self.shape, strict=True)])
         dtype = dtypes.int32 if reach <= LARGEST_INDEX else dtypes.int64
         found: Array | None = None
-        for index, size, step in zip(self.at, self.shape, steps, strict=True):
-            at = astype(_bounded(index, size), dtype, copy=False)
+        for index, step in zip(self.at, steps, strict=True):
+            at = astype(index, dtype, copy=False)
             at = at if step == 1 else multiply(at, step)
             found = at if found is None else add(found, at)
         assert found is not None
@@ -149,9 +149,9 @@ def picks(x: Array, *indices: Array) -> bool:
     return x.size > 0 and x.dtype not in dtypes.COMPLEX and all(one.size for one in indices)
 
 
-def _bounded(index: Array, size: int) -> Array:
-    """Indices in the range of an axis; on the host they are."""
-    if index.device.addressable:
+def bounded(index: Array, size: int) -> Array:
+    """Indices wrapped and clipped to the range of an axis; those of the host were checked."""
+    if serial(index.device):
         return index
     fits = np.can_cast(index.dtype, dtypes.int32) and size <= LARGEST_INDEX
     at = astype(index, dtypes.int32 if fits else dtypes.int64, copy=False)

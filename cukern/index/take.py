@@ -20,12 +20,13 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.batched import Level, level_of, levels
-from ..array.creation import warn_of_constant
+from ..array.creation import arange, warn_of_constant
 from ..array.deferred import deferred, trace, traced_threads
 from ..array.layout import Layout
 from ..array.mapping import looped, mapped, over_axis
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
+from ..device import Device
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     normalize_axis,
@@ -40,6 +41,7 @@ from ..elementwise.ufunc import one_out, written
 from ..errors import DeviceError
 from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import apart
+from ..kernel.sizes import LARGEST_INDEX
 from ..shape.views import broadcast_to, reshape
 from .combine import added_along, combined, expect_added
 from .gather_scatter import gathered, picked_along
@@ -288,8 +290,8 @@ def take(
 
 def _rows(active: Any, x: Array, indices: Any, axis: int | None) -> Array | None:
     """Rows of an array that wait in a trace; None if they are to be gathered at once."""
-    if axis is None or x.ndim == 1:
-        return elements(active, x if x.ndim == 1 else reshape(x, (-1,)), (indices,), "take")
+    if axis is None or axis in (-1, x.ndim - 1):
+        return elements(active, reshape(x, (-1,)) if axis is None else x, (indices,), "take")
     if axis not in (0, -x.ndim) or not x.size or x.dtype in dtypes.COMPLEX or not numbers_rows(indices, x):
         return None
     size = x.shape[0]
@@ -297,20 +299,44 @@ def _rows(active: Any, x: Array, indices: Any, axis: int | None) -> Array | None
 
 
 def elements(active: Any, x: Array, indices: Sequence[Any], name: str) -> Array | None:
-    """Elements of an array at indices along all axes that wait in a trace; None if they are to be gathered at once.
+    """Elements at indices along the last axes, which wait in a trace; None if they are to be gathered at once.
 
     Raises:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
     """
-    if len(indices) != x.ndim or not all(_is_index(one, x) for one in indices) or not picks(x, *indices):
+    outer = x.ndim - len(indices)
+    if outer < 0 or not indices or not all(_is_index(one, x) for one in indices):
+        return None
+    return _picked(active, x, [None] * outer + [*indices], outer + max([one.ndim for one in indices]), name)
+
+
+def _picked(
+    active: Any, x: Array, at: Sequence[Array | None], ndim: int, name: str, along: int | None = None
+) -> Array | None:
+    """:func:`elements` at indices along some axes, with ``ndim`` axes.
+
+    Args:
+        at: the indices along each axis; None for an axis that numbers the same one of the result.
+        along: see :class:`.traced.TracedElements`.
+    """
+    if not picks(x, *filter(None.__ne__, at)):
         return None
     # A backward reads indices that nobody may have written.
     apart = not wraps(x) or tape.active()
-    at = [
-        bounded(in_range(active, one, size, name) if apart else one, size)
-        for one, size in zip(indices, x.shape, strict=True)
-    ]
-    return TracedElements(tuple(at), x.shape).picked(x)
+    found = []
+    for axis, (one, size) in enumerate(zip(at, x.shape, strict=True)):
+        if one is None:
+            numbers = active.once(numbers_of_axis, size, x.device)
+            found.append(reshape(numbers, (size, *(1,) * (ndim - axis - 1))))
+        else:
+            found.append(bounded(in_range(active, one, size, name) if apart else one, size))
+    return TracedElements(tuple(found), x.shape, along).picked(x)
+
+
+def numbers_of_axis(size: int, device: Device) -> Array:
+    """The indices of an axis."""
+    dtype = dtypes.int32 if size <= LARGEST_INDEX else dtypes.int64
+    return arange(size, dtype=dtype, device=device)
 
 
 def _is_index(indices: Any, x: Array) -> bool:
@@ -363,7 +389,7 @@ def _take(x: Array, data: Any, axis: int, argument: Any) -> Array:
 
 @public
 @mapped(over_axis("axis"))
-@one_step
+@on_device
 def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array:
     """For each element of ``indices``, the element of ``x`` at that index along an axis.
 
@@ -380,8 +406,23 @@ def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     axis = normalize_axis(axis, x.ndim, "take_along_axis")
+    if traced_threads and (active := trace()) is not None:
+        made = _elements_along(active, x, indices, axis)
+        return active.call(take_along_axis, (x, indices, axis), {}) if made is None else made
     x, positions = along_axis(x, indices, axis, "take_along_axis")
     return _along(x, positions, axis, x.shape[axis], "gather")
+
+
+def _elements_along(active: Any, x: Array, indices: Any, axis: int) -> Array | None:
+    """:func:`take_along_axis` that waits in a trace; None if it is to be computed at once."""
+    if not _is_index(indices, x) or indices.ndim != x.ndim:
+        return None
+    pairs = [both for i, both in enumerate(zip(x.shape, indices.shape, strict=True)) if i != axis]
+    if any(n != m and 1 not in (n, m) for n, m in pairs):
+        return None
+    at = [indices if i == axis else None for i in range(x.ndim)]
+    along = axis if all(n == m for n, m in pairs) else None
+    return _picked(active, x, at, x.ndim, "take_along_axis", along)
 
 
 def along_axis(x: Array, indices: Any, axis: int, name: str) -> tuple[Array, Any]:

@@ -24,7 +24,7 @@ from ..kernel.plan import serial
 from ..kernel.sizes import LARGEST_INDEX
 from ..kernel.strides import Strides, contiguous_steps
 from ..shape.views import reshape
-from .combine import Combination, combined
+from .combine import Combination, added_along, combined
 from .gather_scatter import gathered, ordered
 
 #: Elements of a row from which the host gathers rows where they are read, and from which it computes rows where it
@@ -110,10 +110,12 @@ class TracedElements(NamedTuple):
     Attributes:
         at: the indices along each axis, within its range, which broadcast.
         shape: that of the array.
+        along: if all of them but those along one axis number the others: this axis. They have the shape of the result.
     """
 
     at: tuple[Array, ...]
     shape: tuple[int, ...]
+    along: int | None = None
 
     def picked(self, x: Array) -> Array:
         """The elements of ``x``."""
@@ -127,9 +129,10 @@ class TracedElements(NamedTuple):
 
     def added(self, x: Array) -> Array:
         """The sums of the elements of ``x`` that are the same one."""
-        ids = reshape(self.places(contiguous_steps(self.shape)), (-1,))
-        rows = TracedRows(ids, math.prod(self.shape), ids)
-        return reshape(rows.summed(reshape(x, (-1,))), self.shape)
+        ids = self.places(contiguous_steps(self.shape)) if self.along is None else self.at[self.along]
+        active, given = trace(), (x, ids, self.shape, self.along)
+        result = add_elements(*given) if active is None else active.call(add_elements, given, {})
+        return recorded("scatter_add", x, result, self.picked, self.added)
 
     def places(self, steps: Strides) -> Array:
         """Where the elements are in an array with these steps, behind its first element."""
@@ -190,3 +193,14 @@ def combine_rows(
         rows = reshape(x, (1, count, inner))
         made = combined(rows, ids._data, 1, size, inner, how=how, rising=rising, starts=known)
         return reshape(made, (size, *rest))
+
+
+def add_elements(x: Array, ids: Array, shape: tuple[int, ...], along: int | None) -> Array:
+    """See :meth:`TracedElements.added`; ``ids`` are places in C order, or the indices along an axis."""
+    if along is None:
+        return reshape(
+            combine_rows(reshape(x, (-1,)), "sum", reshape(ids, (-1,)), math.prod(shape), False, None), shape
+        )
+    with tape.stop_recording():
+        sizes = math.prod(shape[:along]), shape[along], math.prod(shape[along + 1 :])
+        return reshape(added_along(x, ids.contiguous()._data, *sizes), shape)

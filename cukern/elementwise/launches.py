@@ -735,6 +735,7 @@ def _identity(x: Array) -> Array:
 
 def _named(roots: Sequence[Node]) -> str:
     """A name of the functions of a kernel."""
-    names = ["take" if node.kind == "picked" else node.row and node.row.name for node in order(roots)]
-    few = list(dict.fromkeys(filter(None, names)))[-3:]
+    own = [node for node in order(roots) if node.row is not None or node.kind == "picked"]
+    names = dict.fromkeys("take" if node.row is None else node.row.name for node in own)
+    few = list(names)[-3:]
     return "_".join(few) if few else "copy"

@@ -319,17 +319,15 @@ def _picked(
         at: the indices along each axis; None for an axis that numbers the same one of the result.
         along: see :class:`.traced.TracedElements`.
     """
-    if not picks(x, *filter(None.__ne__, at)):
+    if not picks(x, *[one for one in at if one is not None]):
         return None
-    # A backward reads indices that nobody may have written.
-    apart = not wraps(x) or tape.active()
     found = []
     for axis, (one, size) in enumerate(zip(at, x.shape, strict=True)):
         if one is None:
             numbers = active.once(numbers_of_axis, size, x.device)
             found.append(reshape(numbers, (size, *(1,) * (ndim - axis - 1))))
         else:
-            found.append(bounded(in_range(active, one, size, name) if apart else one, size))
+            found.append(bounded(one if wraps(x) else in_range(active, one, size, name), size))
     return TracedElements(tuple(found), x.shape, along).picked(x)
 
 

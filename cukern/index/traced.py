@@ -7,7 +7,7 @@ gathers and sums of arrays.
 from __future__ import annotations
 
 import math
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -138,13 +138,10 @@ class TracedElements(NamedTuple):
         """Where the elements are in an array with these steps, behind its first element."""
         reach = sum([abs(step) * size for step, size in zip(steps, self.shape, strict=True)])
         dtype = dtypes.int32 if reach <= LARGEST_INDEX else dtypes.int64
-        found: Array | None = None
-        for index, step in zip(self.at, steps, strict=True):
-            at = astype(index, dtype, copy=False)
-            at = at if step == 1 else multiply(at, step)
-            found = at if found is None else add(found, at)
-        assert found is not None
-        return found
+        at = [astype(index, dtype, copy=False) for index in self.at]
+        return reduce(
+            add, [one if step == 1 else multiply(one, step) for one, step in zip(at, steps, strict=True)]
+        )
 
 
 def picks(x: Array, *indices: Array) -> bool:

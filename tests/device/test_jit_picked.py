@@ -219,7 +219,6 @@ def test_forms_of_indices(device: ck.Device, style: str) -> None:
             np.testing.assert_allclose(own.numpy(), other, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("style", ["host"], indirect=True)
 def test_derivatives(device: ck.Device, style: str) -> None:
     x, z = normal(9, dtype="float64"), normal(4, 5, dtype="float64")
     index, i, j = places(9, 3, 4), places(4, 3, 1), places(5, 6, dtype="int32")
@@ -239,7 +238,6 @@ def test_derivatives(device: ck.Device, style: str) -> None:
         np.testing.assert_allclose(mapped(z, columns).numpy(), wanted)
 
 
-@pytest.mark.parametrize("style", ["host"], indirect=True)
 def test_backward_reads_indices_as_they_were(device: ck.Device, style: str) -> None:
     def pulled(x: ck.Array, index: ck.Array) -> Any:
         index = index + 0

@@ -93,15 +93,17 @@ def _kept(data: Any, argument: Any, x: Array | Layout) -> Any:
     return apart(x.device, data, argument) if tape.active() else data
 
 
-def _checked_indices(indices: Any, size: int, x: Array | Layout, name: str) -> Any:
+def _checked_indices(indices: Any, size: int, x: Array | Layout, name: str, narrow: bool = False) -> Any:
     xp = x.device.xp
-    data = indices.astype(np.int64, copy=False)
     if wraps(x):
+        data = indices.astype(np.int64, copy=False)
         return xp.clip(xp.where(data < 0, data + size, data), 0, max(0, size - 1))
-    low, high = (int(data.min()), int(data.max())) if data.size else (0, -1)
+    low, high = (int(indices.min()), int(indices.max())) if indices.size else (0, -1)
     if low < -size or high >= size:
         bad = low if low < -size else high
         raise IndexError(f"{name}: index {bad} is out of bounds for an axis of size {size}")
+    fits = narrow and low >= 0 and indices.dtype == dtypes.int32
+    data = indices if fits else indices.astype(np.int64, copy=False)
     return xp.where(data < 0, data + size, data) if low < 0 else xp.asarray(data, order="C")
 
 
@@ -124,7 +126,9 @@ def in_mode(indices: Any, size: int, x: Array, mode: str) -> Any:
     return x.device.xp.asarray(wide % size if mode == "wrap" else wide.clip(0, size - 1))
 
 
-def kernel_indices(indices: Any, size: int, x: Array | Layout, name: str, argument: Any = None) -> Any:
+def kernel_indices(
+    indices: Any, size: int, x: Array | Layout, name: str, argument: Any = None, narrow: bool = False
+) -> Any:
     """Indices for the kernels of :mod:`.gather_scatter`; on a GPU the kernels themselves wrap and clip them.
 
     Args:
@@ -134,9 +138,11 @@ def kernel_indices(indices: Any, size: int, x: Array | Layout, name: str, argume
         name: of the caller, for errors.
         argument: what the caller was given; of a vector, or of an array in C order whose ``indices`` are a vector, what
             is found out about them is kept.
+        narrow: whether checked ones may stay indices of 32 bits.
     """
     if not wraps(x):
-        return _kept(x.device.xp.asarray(_checked_indices(indices, size, x, name), order="C"), indices, x)
+        checked = _checked_indices(indices, size, x, name, narrow)
+        return _kept(x.device.xp.asarray(checked, order="C"), indices, x)
     if indices.size and not size:
         raise IndexError(f"{name}: index out of bounds for an axis of size 0")
     fits, narrow = indices.dtype in (dtypes.int32, dtypes.int64), indices.dtype.itemsize < 4
@@ -355,7 +361,8 @@ def in_range(active: Any, indices: Array, size: int, name: str) -> Array:
 
 def indices_in_range(indices: Array, size: int, name: str) -> Array:
     """See :func:`in_range`."""
-    return Array._wrap(kernel_indices(indices._data, size, indices, name, indices), indices.device)
+    found = kernel_indices(indices._data, size, indices, name, indices, narrow=True)
+    return Array._wrap(found, indices.device)
 
 
 def _of_example(x: Array, indices: Any, axis: int | None, mode: str) -> Array:

@@ -143,7 +143,7 @@ def getitem(x: Array, key: Any, /) -> Array:
             return _getitem(x, key)
         if x.ndim > 1 and isinstance(key, Array) and key.dtype.kind in "iu" and key.ndim == 1:
             return take(x, key, 0)
-        made = elements(active, x, _of_last(given, x.ndim), "index")
+        made = elements(active, x, _of_axes(given, x.ndim), "index")
         return active.call(getitem, (x, key), {}) if made is None else made
     if not opened and device.addressable:
         at: Any = None
@@ -195,12 +195,15 @@ def getitem(x: Array, key: Any, /) -> Array:
     return _getitem(x, key)
 
 
-def _of_last(parts: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    """The parts of a key from the first array on; none if they are not of the last axes, behind all of the others."""
-    first = next((i for i, part in enumerate(parts) if isinstance(part, Array)), len(parts))
-    before, last = parts[:first], parts[first:]
-    whole = len(parts) == ndim and all(type(part) is slice and part == slice(None) for part in before)
-    return last if whole or (first == 1 and before[0] is ...) else ()
+def _of_axes(parts: Sequence[Any], ndim: int) -> list[Array | None]:
+    """The arrays in a key, by axis, and None for an axis of which all is taken; none of a key with other parts."""
+    used = [part for part in parts if part is not ...]
+    at = next((i for i, part in enumerate(parts) if part is ...), len(parts))
+    whole = [slice(None)] * (ndim - len(used))
+    found = [*parts[:at], *whole, *parts[at + 1 :]]
+    if not all(isinstance(part, Array) or (type(part) is slice and part == slice(None)) for part in found):
+        return []
+    return [part if isinstance(part, Array) else None for part in found]
 
 
 def _is_for_numpy(x: Array) -> bool:

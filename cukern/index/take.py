@@ -37,6 +37,7 @@ from ..elementwise.operands import (
     recorded_many,
     require_array,
 )
+from ..elementwise.staged import LEAST_ELEMENTS
 from ..elementwise.ufunc import one_out, written
 from ..errors import DeviceError
 from ..kernel.by_numpy import by_numpy
@@ -296,43 +297,61 @@ def take(
 
 def _rows(active: Any, x: Array, indices: Any, axis: int | None) -> Array | None:
     """Rows of an array that wait in a trace; None if they are to be gathered at once."""
-    if axis is None or axis in (-1, x.ndim - 1):
-        return elements(active, reshape(x, (-1,)) if axis is None else x, (indices,), "take")
-    if axis not in (0, -x.ndim) or not x.size or x.dtype in dtypes.COMPLEX or not numbers_rows(indices, x):
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
+    if not -x.ndim <= axis < x.ndim or not x.size or x.dtype in dtypes.COMPLEX:
         return None
+    axis %= x.ndim
+    if axis or x.ndim == 1 or not numbers_rows(indices, x):
+        after = x.ndim - axis - 1
+        return elements(active, x, [*(None,) * axis, indices, *(None,) * after], "take")
     size = x.shape[0]
     return TracedRows(in_range(active, indices, size, "take"), size, indices).gathered(x)
 
 
-def elements(active: Any, x: Array, indices: Sequence[Any], name: str) -> Array | None:
-    """Elements at indices along the last axes, which wait in a trace; None if they are to be gathered at once.
+def elements(active: Any, x: Array, key: Sequence[Array | None], name: str) -> Array | None:
+    """Elements at indices along some axes, which wait in a trace; None if they are to be gathered at once.
+
+    Args:
+        key: the indices along each axis, None for all of it. Axes with indices are neighbours.
 
     Raises:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
     """
-    outer = x.ndim - len(indices)
-    if outer < 0 or not indices or not all(_is_index(one, x) for one in indices):
+    given = [axis for axis, one in enumerate(key) if one is not None]
+    if len(key) != x.ndim or not given or given[-1] - given[0] >= len(given):
         return None
-    return _picked(active, x, [None] * outer + [*indices], outer + max([one.ndim for one in indices]), name)
+    inner = x.shape[given[-1] + 1 :]
+    if x.device.addressable and math.prod(inner) >= LEAST_ELEMENTS:
+        return None
+    arrays = [one for one in key if one is not None]
+    if not all(_is_index(one, x) for one in arrays):
+        return None
+    after = (None,) * len(inner)
+    at = [one if one is None or not inner else one[(..., *after)] for one in key]
+    return _picked(active, x, at, given[0] + max([one.ndim for one in arrays]) + len(inner), name)
 
 
 def _picked(
     active: Any, x: Array, at: Sequence[Array | None], ndim: int, name: str, along: int | None = None
 ) -> Array | None:
-    """:func:`elements` at indices along some axes, with ``ndim`` axes.
+    """Elements at indices that broadcast to ``ndim`` axes.
 
     Args:
-        at: the indices along each axis; None for an axis that numbers the same one of the result.
+        at: the indices along each axis; None for one that numbers the same axis of the result, counted from the first
+            or, behind an axis with indices, from the last.
         along: see :class:`.traced.TracedElements`.
     """
     if not picks(x, *[one for one in at if one is not None]):
         return None
-    found = []
+    found: list[Array] = []
+    axes = ndim
     for axis, (one, size) in enumerate(zip(at, x.shape, strict=True)):
         if one is None:
             numbers = active.once(numbers_of_axis, size, x.device)
-            found.append(reshape(numbers, (size, *(1,) * (ndim - axis - 1))))
+            found.append(reshape(numbers, (size, *(1,) * (axes - axis - 1))))
         else:
+            axes = x.ndim
             found.append(bounded(one if wraps(x) else in_range(active, one, size, name), size))
     return TracedElements(tuple(found), x.shape, along).picked(x)
 

@@ -201,6 +201,16 @@ def test_indices_are_in_range_or_clipped(device: ck.Device, style: str) -> None:
             jitted(x, far)
 
 
+def test_places_beyond_32_bits(device: ck.Device) -> None:
+    """Places in the first half of a large array are computed in 64 bits, too."""
+    rows, columns = ck.asarray([[3], [(1 << 20) - 1]], dtype="int32"), ck.asarray([0, 4095], dtype="int32")
+    of_many = traced.TracedElements((rows, columns), (1 << 20, 1 << 12))
+    places = of_many.places((1 << 12, -1))
+    assert places.dtype == ck.int64
+    np.testing.assert_array_equal(places.numpy(), np.array([[3], [(1 << 20) - 1]]) * 4096 - [0, 4095])
+    assert of_many._replace(shape=(1 << 18, 1 << 12)).places((1 << 12, 1)).dtype == ck.int32
+
+
 def test_forms_of_indices(device: ck.Device, style: str) -> None:
     """No axes, no elements, of a flattened array, joined arrays, more than 32 bits; complex numbers are as before."""
     x, y, index = normal(9), normal(3, 3), places(9, 3, 4)

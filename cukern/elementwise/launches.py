@@ -386,10 +386,13 @@ class Launches(trace_hooks.Trace):
         alone = [
             each for each in products if product_shape_of(each) == shape and self._reads_alone(one, each)
         ]
-        if not alone or stages_of((node,)) or picked_of((node,)):
+        if not alone or stages_of((node,)):
             return None
         own = alone[-1]
         (rest,) = self.reused(substitute((node,), {own: input_node(_PRODUCT, own.dtype)}))
+        while picks := picked_of((rest,)):
+            self._products[picks[-1]] = self._pick(picks[-1], one.lines)
+            (rest,) = self.reused((rest,))
         with tracing(self.name, self._shapes):
             program, inputs, scalars, views = self._compact((rest,))
         factors, transposed = self._factors(own)
@@ -400,6 +403,13 @@ class Launches(trace_hooks.Trace):
             return None
         lines = tuple(dict.fromkeys((*self._multiplied[own][1], *one.lines)))
         return self._given(one, self._single(kernel, plan, program.name, (), lines))
+
+    def _pick(self, node: Node, lines: tuple[str, ...]) -> Array:
+        """The array of elements that are picked, computed by itself."""
+        with tracing(self.name, self._shapes):
+            shape = np.broadcast_shapes(*[view.shape for _, view in array_reads(node)])
+        own = fresh_layout(self._array(node.args[0].value).device, node.dtype, shape)
+        return self.compute([Expression(self, node, own, (), 0, lines=lines)])[0]
 
     def _given(self, one: Expression, y: Array) -> Array:
         """``y``, whose memory the array of an expression has from now on, for others that read it."""

@@ -322,8 +322,8 @@ def elements(active: Any, x: Array, key: Sequence[Array | None], name: str) -> A
     if len(key) != x.ndim or not given or given[-1] - given[0] >= len(given):
         return None
     inner = x.shape[given[-1] + 1 :]
-    if x.device.addressable and math.prod(inner) >= LEAST_ELEMENTS:
-        return None
+    if math.prod(inner) >= LEAST_ELEMENTS:
+        return None  # long rows are moved in packs
     arrays = [one for one in key if one is not None]
     if not all(_is_index(one, x) for one in arrays):
         return None

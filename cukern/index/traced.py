@@ -194,10 +194,11 @@ def combine_rows(
 
 def add_elements(x: Array, ids: Array, shape: tuple[int, ...], along: int | None) -> Array:
     """See :meth:`TracedElements.added`; ``ids`` are places in C order, or the indices along an axis."""
-    if along is None:
-        return reshape(
-            combine_rows(reshape(x, (-1,)), "sum", reshape(ids, (-1,)), math.prod(shape), False, None), shape
-        )
     with tape.stop_recording():
-        sizes = math.prod(shape[:along]), shape[along], math.prod(shape[along + 1 :])
-        return reshape(added_along(x, ids.contiguous()._data, *sizes), shape)
+        if along is None:
+            flat, places = reshape(x, (-1,)), reshape(ids, (-1,))
+            made = combine_rows(flat, "sum", places, math.prod(shape), False, None)
+        else:
+            sizes = math.prod(shape[:along]), shape[along], math.prod(shape[along + 1 :])
+            made = added_along(x, ids.contiguous()._data, *sizes)
+        return reshape(made, shape)

@@ -1,8 +1,8 @@
 """Elementwise expressions as typed, hash-consed graphs, which :mod:`.print_cxx` prints as C++.
 
-A graph's leaves are inputs (arrays), scalars (kernel arguments) and constants (text). Its nodes are
-casts and rows of :mod:`.table`. float16 and bfloat16 values are computed in float32; only a
-cast, or a store to an array, rounds them.
+A graph's leaves are inputs (arrays), tables (arrays of which elements are picked), scalars (kernel arguments) and
+constants (text). Its nodes are casts, rows of :mod:`.table`, and elements of tables. float16 and bfloat16 values are
+computed in float32; only a cast, or a store to an array, rounds them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Node:
     """A node of a graph; equal nodes are the same object.
 
     Attributes:
-        kind: ``"input"``, ``"view"``, ``"pieces"``, ``"scalar"``, ``"constant"``, ``"cast"``, ``"call"``,
-            ``"product"``, ``"gathered"`` or ``"reduced"``.
+        kind: ``"input"``, ``"view"``, ``"table"``, ``"pieces"``, ``"scalar"``, ``"constant"``, ``"cast"``, ``"call"``,
+            ``"picked"``, ``"product"``, ``"gathered"`` or ``"reduced"``.
         row: the row of a call.
-        args: the operands.
+        args: the operands; of what is picked the table, and the place, in elements from the table's first one.
         dtype: the dtype of the value.
-        value: the number of an input or a scalar; the value of a constant; the factors of a product; a :class:`View`;
-            :class:`Pieces`; :class:`Gathered`; a :class:`Stage`.
+        value: the number of an input, a table or a scalar; the value of a constant; the factors of a product;
+            a :class:`View`; :class:`Pieces`; :class:`Gathered`; a :class:`Stage`.
         weak: whether it takes the dtype of the other operands, as a Python number does.
     """
 
@@ -82,6 +82,16 @@ def input_node(k: int, dtype: DType) -> Node:
 def scalar_node(k: int, dtype: DType, weak: bool = False) -> Node:
     """The ``k``-th scalar argument."""
     return _node("scalar", dtype, value=k, weak=weak)
+
+
+def table_node(k: int, dtype: DType) -> Node:
+    """The ``k``-th array as a whole, of which elements are picked."""
+    return _node("table", dtype, value=k)
+
+
+def picked_node(table: Node, place: Node) -> Node:
+    """The element of a table at a place, which an integer expression computes."""
+    return _node("picked", table.dtype, (table, place))
 
 
 def constant(value: Scalar, dtype: DType) -> Node:
@@ -913,6 +923,11 @@ def products_of(nodes: Sequence[Node]) -> list[Node]:
 def gathers_of(nodes: Sequence[Node]) -> list[Node]:
     """The gathered rows that expressions read."""
     return [node for node in order(nodes) if node.kind == "gathered"]
+
+
+def picked_of(nodes: Sequence[Node]) -> list[Node]:
+    """The elements of tables that expressions read."""
+    return [node for node in order(nodes) if node.kind == "picked"]
 
 
 def product_shape_of(node: Node) -> tuple[int, ...]:

@@ -34,6 +34,7 @@ from .graph import (
     gathers_of,
     input_node,
     order,
+    picked_of,
     pieces_of,
     product_shape_of,
     products_of,
@@ -113,23 +114,25 @@ class Kernel:
     """A program and what it is launched with.
 
     Attributes:
-        reads: the operands.
+        reads: the operands, the program's tables behind its inputs.
         arrays: what they are.
-        layouts: those of the arrays.
+        inputs: those of the program's inputs.
+        layouts: those of these.
         numbers: the program's numbers.
     """
 
-    __slots__ = ("arrays", "layouts", "numbers", "program", "reads")
+    __slots__ = ("arrays", "inputs", "layouts", "numbers", "program", "reads")
 
     def __init__(self, program: Program, reads: Sequence[Operand], numbers: Sequence[Any]) -> None:
         self.program, self.reads, self.numbers = program, reads, tuple(numbers)
         self.arrays = [one.array for one in reads]
-        self.layouts = layouts_of(self.arrays)
+        self.inputs = self.arrays[: len(reads) - len(program.tables)]
+        self.layouts = layouts_of(self.inputs)
 
     @property
     def placed(self) -> Places:
-        """Where the operands are in the arrays of which they are views."""
-        return places([one.whole for one in self.reads], self.arrays)
+        """Where the inputs are in the arrays of which they are views."""
+        return places([one.whole for one in self.reads[: len(self.inputs)]], self.inputs)
 
 
 class _Written(NamedTuple):
@@ -387,6 +390,9 @@ class Launches(trace_hooks.Trace):
             return None
         own = alone[-1]
         (rest,) = self.reused(substitute((node,), {own: input_node(_PRODUCT, own.dtype)}))
+        while picks := picked_of((rest,)):
+            self._products[picks[-1]] = self._pick(picks[-1], one.lines)
+            (rest,) = self.reused((rest,))
         with tracing(self.name, self._shapes):
             program, inputs, scalars, views = self._compact((rest,))
         factors, transposed = self._factors(own)
@@ -397,6 +403,13 @@ class Launches(trace_hooks.Trace):
             return None
         lines = tuple(dict.fromkeys((*self._multiplied[own][1], *one.lines)))
         return self._given(one, self._single(kernel, plan, program.name, (), lines))
+
+    def _pick(self, node: Node, lines: tuple[str, ...]) -> Array:
+        """The array of elements that are picked, computed by itself."""
+        with tracing(self.name, self._shapes):
+            shape = np.broadcast_shapes(*[view.shape for _, view in array_reads(node)])
+        own = fresh_layout(self._array(node.args[0].value).device, node.dtype, shape)
+        return self.compute([Expression(self, node, own, (), 0, lines=lines)])[0]
 
     def _given(self, one: Expression, y: Array) -> Array:
         """``y``, whose memory the array of an expression has from now on, for others that read it."""
@@ -579,7 +592,7 @@ class Launches(trace_hooks.Trace):
         own = self.kernel(nodes, parts[0].shape)
         outs = tuple([layout_of(x.device, part) for part in parts])
         same = [one is x for one in own.arrays]
-        inplace = [0 if is_target else None for is_target in same]
+        inplace = [0 if one is x else None for one in own.inputs]
         plan = self._chosen(plan_into(own.program, x.device, own.layouts, outs, inplace, own.placed))
         operands = [x.device.backend.operand(part) for part in parts]
         plan.write([one._operand for one in own.arrays if one is not x], own.numbers, operands)
@@ -619,7 +632,7 @@ class Launches(trace_hooks.Trace):
     ) -> None:
         """Note a launch, of which ``step`` makes the step of the script from what it reads."""
         replaced = plan.ready is not None and plan.ready in self.given.values()
-        self.kernels.append(Launched(name, own.layouts, tuple(outs), lines, plan, replaced))
+        self.kernels.append(Launched(name, layouts_of(own.arrays), tuple(outs), lines, plan, replaced))
         self.script.steps.append(step(tuple([self.script.read(*one) for one in own.reads])))
 
     def computed(self, stage: Stage) -> Node:
@@ -645,7 +658,7 @@ class Launches(trace_hooks.Trace):
         """The result of a reduction by the kernels of reductions."""
         own = self.kernel([stage.node], stage.shape)
         axes = tuple(range(len(stage.plain), len(stage.shape)))
-        plan = stage.reduce.planned(own.arrays, own.program, axes, stage.out != stage.plain, stage.dtype)
+        plan = stage.reduce.planned(own.inputs, own.program, axes, stage.out != stage.plain, stage.dtype)
         return self.reduce(own, plan, stage.parameter)
 
     def _rows(
@@ -678,14 +691,16 @@ class Launches(trace_hooks.Trace):
         """The kernel of expressions placed in rows, whose last operands are indices, and its inputs' numbers."""
         with tracing(self.name, self._shapes):
             program, inputs, scalars, views = self._compact(nodes)
-        operands = self._operands([k for k in inputs if k < GATHERS], views)
+        read, tables = inputs[: len(program.inputs)], inputs[len(program.inputs) :]
+        operands = self._operands([k for k in read if k < GATHERS], views)
         first = len(operands)
         numbers = list(dict.fromkeys(one.value.indices for one in rows.gathers))
         for k in (*[one.value.array for one in rows.gathers], *numbers):
             operands.append(Operand(self._array(k), None, self._array(k)))
+        operands += self._operands(tables, views)
         own = Kernel(program, operands, [self._numbers[k] for k in scalars])
         by = tuple([(first + i, numbers.index(one.value.indices)) for i, one in enumerate(rows.gathers)])
-        return own, Gathers(by, own.layouts[first + len(by) :]), inputs
+        return own, Gathers(by, own.layouts[first + len(by) :]), read
 
     def segments(
         self,
@@ -730,6 +745,7 @@ def _identity(x: Array) -> Array:
 
 def _named(roots: Sequence[Node]) -> str:
     """A name of the functions of a kernel."""
-    names = dict.fromkeys(node.row.name for node in order(roots) if node.row is not None)
+    own = [node for node in order(roots) if node.row is not None or node.kind == "picked"]
+    names = dict.fromkeys("take" if node.row is None else node.row.name for node in own)
     few = list(names)[-3:]
     return "_".join(few) if few else "copy"

@@ -15,6 +15,7 @@ from .plan import Plan, planned
 from .program import Program
 
 if TYPE_CHECKING:
+    from .launches import Launches
     from .trace import Trace
 
 
@@ -40,7 +41,7 @@ class Expression:
 
     def __init__(
         self,
-        trace: Trace,
+        trace: Launches,
         node: Node,
         layout: Layout,
         reads: tuple[Array, ...],

@@ -47,7 +47,7 @@ from .geometry import (
     spread,
     tiled,
 )
-from .print_cxx import Statement, compute_type, statements
+from .print_cxx import Statement, argument_types, compute_type, statements
 from .program import Program
 from .row import convert_scalar
 
@@ -254,7 +254,7 @@ def variables(
         "outputs": outputs,
         "totals": sums,
         "along": along,
-        "scalars": [compute_type(d) for d in program.scalars],
+        "scalars": argument_types(program),
         "body": body,
         "tile": _TILE if stored is None and (quick or masks) and not any(written) else 0,
         "masks": masks,

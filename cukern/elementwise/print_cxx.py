@@ -9,6 +9,7 @@ from typing import NamedTuple
 from .. import dtypes
 from ..dtypes import DType
 from .graph import Node, order
+from .program import Program
 from .row import Scalar
 
 
@@ -24,6 +25,12 @@ class Statement(NamedTuple):
 def compute_type(dtype: DType) -> str:
     """The C++ type of values of ``dtype`` inside a kernel."""
     return dtypes.info(dtypes.info(dtype).acc).cxx
+
+
+def argument_types(program: Program) -> list[str]:
+    """The C++ types of the arguments ``s0``, ``s1``, ... of a kernel: addresses of tables, then numbers."""
+    tables = [f"const {dtypes.info(dtype).cxx}* __restrict__" for dtype in program.tables]
+    return [*tables, *map(compute_type, program.scalars)]
 
 
 def literal(value: Scalar, dtype: DType) -> str:
@@ -68,7 +75,7 @@ def _cast_code(name: str, source: DType, target: DType) -> str | None:
 def statements(roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
     """The statements of a kernel that computes the roots, and the names of their values.
 
-    The ``k``-th input's value is named ``a{k}``, the ``k``-th scalar ``s{k}``.
+    The ``k``-th input's value is named ``a{k}``, the ``k``-th table or scalar ``s{k}``.
     """
     names: dict[Node, str] = {}
     body: list[Statement] = []
@@ -77,7 +84,7 @@ def statements(roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
         if node.kind == "input":
             names[node] = f"a{node.value}"
             continue
-        if node.kind == "scalar":
+        if node.kind in ("scalar", "table"):
             names[node] = f"s{node.value}"
             continue
         if node.kind == "constant":
@@ -88,6 +95,9 @@ def statements(roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
             if code is None:
                 names[node] = names[node.args[0]]
                 continue
+        elif node.kind == "picked":
+            table, place = (names[arg] for arg in node.args)
+            code = f"cast<{compute_type(node.dtype)}>(loaded({table}[{place}]))"
         else:
             assert node.row is not None
             operand = next(

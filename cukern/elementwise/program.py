@@ -12,7 +12,7 @@ from ..array.operators import FUNCTIONS
 from ..cache import Cache
 from ..dtypes import DType
 from ..pytree import declare_leaf
-from .graph import Expr, Node, call, cast, input_node, order, scalar_node, substitute, tracing
+from .graph import Expr, Node, call, cast, input_node, order, scalar_node, substitute, table_node, tracing
 
 Kind = Literal["input", "cotangent", "output", "tangent"]
 Source = tuple[Kind, int]
@@ -27,13 +27,15 @@ class Program:
         name: the name of the kernel.
         outputs: the values that it stores.
         inputs: the dtypes of the arrays.
-        scalars: the dtypes of the scalar arguments.
+        scalars: the dtypes of the scalar arguments, which are numbered behind the tables.
+        tables: the dtypes of the arrays of which elements are picked. Kernels take their addresses before the scalars.
     """
 
     name: str
     outputs: tuple[Node, ...]
     inputs: tuple[DType, ...]
     scalars: tuple[DType, ...]
+    tables: tuple[DType, ...] = ()
     _backward: dict[Any, Derivative] = field(default_factory=dict)
     _ahead: dict[Any, Derivative] = field(default_factory=dict)
 
@@ -71,10 +73,14 @@ _programs: Cache[Any, Program] = Cache()
 
 
 def program(
-    name: str, outputs: Sequence[Node], inputs: Sequence[DType], scalars: Sequence[DType] = ()
+    name: str,
+    outputs: Sequence[Node],
+    inputs: Sequence[DType],
+    scalars: Sequence[DType] = (),
+    tables: Sequence[DType] = (),
 ) -> Program:
     """The program with these outputs."""
-    key = (name, tuple(outputs), tuple(inputs), tuple(scalars))
+    key = (name, tuple(outputs), tuple(inputs), tuple(scalars), tuple(tables))
     cached = _programs.get(key)
     if cached is None:
         cached = _programs.keep(key, Program(*key))
@@ -304,15 +310,19 @@ def onto(backward: Derivative, which: tuple[int, ...]) -> Derivative:
 
 
 def compact(name: str, roots: Sequence[Node]) -> tuple[Program, tuple[int, ...], tuple[int, ...]]:
-    """The program of the roots that takes only the inputs and scalars that they read.
+    """The program of the roots that takes only the inputs, tables and scalars that they read.
 
     Returns:
-        The program, and the former indices of its inputs and of its scalars.
+        The program, and the former indices of its inputs, followed by those of its tables, and of its scalars.
     """
     leaves = [node for node in order(roots) if not node.args]
-    inputs = sorted((n for n in leaves if n.kind == "input"), key=lambda n: int(n.value))
-    scalars = sorted((n for n in leaves if n.kind == "scalar"), key=lambda n: int(n.value))
+    inputs, tables, scalars = (
+        sorted((n for n in leaves if n.kind == kind), key=lambda n: int(n.value))
+        for kind in ("input", "table", "scalar")
+    )
     renamed = {node: input_node(i, node.dtype) for i, node in enumerate(inputs)}
-    renamed |= {node: scalar_node(i, node.dtype, node.weak) for i, node in enumerate(scalars)}
-    result = program(name, substitute(roots, renamed), [n.dtype for n in inputs], [n.dtype for n in scalars])
-    return result, tuple(int(n.value) for n in inputs), tuple(int(n.value) for n in scalars)
+    renamed |= {node: table_node(i, node.dtype) for i, node in enumerate(tables)}
+    renamed |= {node: scalar_node(i, node.dtype, node.weak) for i, node in enumerate(scalars, len(tables))}
+    kinds = [[node.dtype for node in some] for some in (inputs, scalars, tables)]
+    result = program(name, substitute(roots, renamed), *kinds)
+    return result, tuple(int(n.value) for n in (*inputs, *tables)), tuple(int(n.value) for n in scalars)

@@ -87,7 +87,7 @@ class InPlace(NamedTuple):
 
     Attributes:
         step: what does so with new memory.
-        outputs: for each of its reads the number of the result that is written there, or None.
+        outputs: for each of its reads the number of the result that is written there, or None, as for all tables.
     """
 
     step: Launch
@@ -101,12 +101,14 @@ class InPlace(NamedTuple):
         left = list(range(len(step.slots)))
         outputs: list[int | None] = []
         read = [one.slot for one in step.reads]
-        for one in step.reads:
+        for one in step.reads[: len(step.plan.operands)]:
             fits = one.view is None and one.slot in free and read.count(one.slot) == 1
             place = next((k for k in left if fits and step.plan.layouts[k] is one.layout), None)
             outputs.append(place)
             left = [k for k in left if k != place]
-        return None if outputs.count(None) == len(outputs) else cls(step, tuple(outputs))
+        if outputs.count(None) == len(outputs):
+            return None
+        return cls(step, (*outputs, *[None] * (len(step.reads) - len(outputs))))
 
     def run(self, values: list[Any]) -> None:
         """Launch; where others have the memory too, with new one."""
@@ -119,7 +121,8 @@ class InPlace(NamedTuple):
         if not kept:
             step.run(values)
             return
-        into = plan_into(plan.program, plan.device, plan.operands, plan.layouts, places)
+        inplace = places[: len(plan.operands)]
+        into = plan_into(plan.program, plan.device, plan.operands, plan.layouts, inplace)
         with on(plan.device):
             outs = [kept[k] if k in kept else Array._made(one) for k, one in enumerate(plan.layouts)]
         apart = [x._operand for k, x in zip(places, arrays, strict=True) if k is None]

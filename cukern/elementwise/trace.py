@@ -26,7 +26,7 @@ from ..device.precision import get_matmul_precision
 from ..dtypes import COMPLEX, FLOATS, DType
 from ..errors import CaptureError
 from ..kernel.plan import BoundLaunch, one_device
-from ..kernel.strides import broadcasts
+from ..kernel.strides import Strides, broadcast_steps, broadcasts
 from .boxes import Box, around, box_of, common
 from .graph import (
     Expr,
@@ -46,6 +46,7 @@ from .graph import (
     gathers_of,
     input_node,
     order,
+    picked_node,
     pieces_of,
     product_node,
     product_shape_of,
@@ -53,6 +54,7 @@ from .graph import (
     reads_within,
     stages_of,
     substitute,
+    table_node,
     tracing,
 )
 from .launches import MOST_OUTPUTS, Kernel, Launches, Operand, layouts_of
@@ -345,7 +347,7 @@ class Trace(Launches):
         else:
             shape = self.plan(program, arrays).layouts[0].shape
             own = self.kernel(self.inlined(program, arrays, scalars, _joined)[0], shape)
-        reduction = reduction_of(own.arrays, own.program)
+        reduction = reduction_of(own.inputs, own.program)
         y = self.reduce(own, reduction, parameter, self.lines_of(arrays))
         return y, reduction, same
 
@@ -419,6 +421,22 @@ class Trace(Launches):
         result = self._pending(Expression(self, node, own, _both((x,), (indices, given)), 1, lines=lines))
         self._multiplied[node] = weakref.ref(result), lines
         return result
+
+    def picked(self, x: Array, places: Callable[[Strides], Array]) -> Array:
+        """Elements of an array, pending.
+
+        Args:
+            places: where they are behind its first element, all of them in the array, for its steps in elements.
+        """
+        deferred.computed(x)
+        place = places(broadcast_steps(x._planned(), x.shape))
+        (node,), reads, depth = self._sources([place])
+        if _joined((node,)) or _staged((node,)) or len(reads) >= MOST_INPUTS:
+            deferred.computed(place)
+            (node,), reads, depth = self._sources([place])
+        made, lines = picked_node(table_node(self.number(x), x.dtype), node), self.lines_of([x, place])
+        own = fresh_layout(x.device, x.dtype, place.shape)
+        return self._pending(Expression(self, made, own, _both((x,), reads), depth + 1, lines=lines))
 
     def combined(
         self, x: Array, order: Sequence[Array], plan_of: Callable[[SegmentProgram], Any], name: str
@@ -705,7 +723,9 @@ def _repeated(one: Expression, size: int) -> bool:
     """Whether an expression would be computed much more often by what broadcasts it than by itself."""
     if one.layout.size * LEAST_REPEATED > size or _staged((one.node,)):
         return False
-    return any(node.row is not None and node.row.calls for node in order((one.node,)))
+    return any(
+        node.kind == "picked" or (node.row is not None and node.row.calls) for node in order((one.node,))
+    )
 
 
 def _ends(part: slice, n: int) -> slice:

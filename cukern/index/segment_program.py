@@ -12,7 +12,7 @@ from ..array.layout import Layout, fresh_layout
 from ..cache import Cache
 from ..elementwise.geometry import WIDEST
 from ..elementwise.plan import converter
-from ..elementwise.print_cxx import compute_type, statements
+from ..elementwise.print_cxx import argument_types, compute_type, statements
 from ..elementwise.staged import SegmentProgram
 from ..kernel.plan import Plan, on, operands, serial
 from ..kernel.sizes import divide_up, power_of_two
@@ -122,7 +122,7 @@ def _made(problem: SegmentProgram, number: int, how: Combination, mean: bool) ->
             for k, (one, step) in enumerate(zip(problem.operands, along, strict=True))
         ],
         "indices": [dtypes.info(one.dtype).cxx for one in gathers.indices],
-        "scalars": [compute_type(one) for one in problem.program.scalars],
+        "scalars": argument_types(problem.program),
         "body": body,
         "value": value,
         "clip": True,

@@ -45,7 +45,7 @@ from .embed import assembled, covers
 from .gather_scatter import picked_along, put_number, put_rows
 from .plain_numbers import takes_number
 from .search import indices_of_true
-from .take import along_axis, checked_indices, gather, integers, kernel_indices, on_device_of, take
+from .take import along_axis, checked_indices, elements, gather, integers, kernel_indices, on_device_of, take
 
 __all__ = ["put_along_axis"]
 
@@ -138,11 +138,13 @@ def getitem(x: Array, key: Any, /) -> Array:
     if type(x) is Batched:
         return _getitem(x, key)
     if traced_threads and (active := trace()) is not None:
-        if kind is Array and key.dtype.kind in "iu" and key.ndim == 1 and x.ndim:
+        given = key if kind is tuple else (key,)
+        if _PLAIN.issuperset(map(type, given)) or (levels and level_of(pytree.leaves(key)) is not None):
+            return _getitem(x, key)
+        if x.ndim > 1 and isinstance(key, Array) and key.dtype.kind in "iu" and key.ndim == 1:
             return take(x, key, 0)
-        plain = _PLAIN.issuperset(map(type, key if kind is tuple else (key,)))
-        batched = levels and level_of(pytree.leaves(key)) is not None
-        return _getitem(x, key) if plain or batched else active.call(getitem, (x, key), {})
+        made = elements(active, x, _of_axes(given, x.ndim), "index")
+        return active.call(getitem, (x, key), {}) if made is None else made
     if not opened and device.addressable:
         at: Any = None
         if kind is int or kind is slice:
@@ -191,6 +193,17 @@ def getitem(x: Array, key: Any, /) -> Array:
     if not device.addressable and kind is Array and key.dtype.kind in "iu" and x.ndim:
         return take(x, key, 0)
     return _getitem(x, key)
+
+
+def _of_axes(parts: Sequence[Any], ndim: int) -> list[Array | None]:
+    """The arrays in a key, by axis, and None for an axis of which all is taken; none of a key with other parts."""
+    used = [part for part in parts if part is not ...]
+    at = next((i for i, part in enumerate(parts) if part is ...), len(parts))
+    whole = [slice(None)] * (ndim - len(used))
+    found = [*parts[:at], *whole, *parts[at + 1 :]]
+    if not all(isinstance(part, Array) or (type(part) is slice and part == slice(None)) for part in found):
+        return []
+    return [part if isinstance(part, Array) else None for part in found]
 
 
 def _is_for_numpy(x: Array) -> bool:

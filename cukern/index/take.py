@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -20,12 +20,13 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.batched import Level, level_of, levels
-from ..array.creation import warn_of_constant
+from ..array.creation import arange, warn_of_constant
 from ..array.deferred import deferred, trace, traced_threads
 from ..array.layout import Layout
 from ..array.mapping import looped, mapped, over_axis
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
+from ..device import Device
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     normalize_axis,
@@ -36,15 +37,17 @@ from ..elementwise.operands import (
     recorded_many,
     require_array,
 )
+from ..elementwise.staged import LEAST_ELEMENTS
 from ..elementwise.ufunc import one_out, written
 from ..errors import DeviceError
 from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import apart
+from ..kernel.sizes import LARGEST_INDEX
 from ..shape.views import broadcast_to, reshape
 from .combine import added_along, combined, expect_added
 from .gather_scatter import gathered, picked_along
 from .kept import kept, kept_of
-from .traced import TracedRows
+from .traced import TracedElements, TracedRows, bounded, picks
 
 __all__ = ["index_add", "take", "take_along_axis"]
 
@@ -91,15 +94,17 @@ def _kept(data: Any, argument: Any, x: Array | Layout) -> Any:
     return apart(x.device, data, argument) if tape.active() else data
 
 
-def _checked_indices(indices: Any, size: int, x: Array | Layout, name: str) -> Any:
+def _checked_indices(indices: Any, size: int, x: Array | Layout, name: str, narrow: bool = False) -> Any:
     xp = x.device.xp
-    data = indices.astype(np.int64, copy=False)
     if wraps(x):
+        data = indices.astype(np.int64, copy=False)
         return xp.clip(xp.where(data < 0, data + size, data), 0, max(0, size - 1))
-    low, high = (int(data.min()), int(data.max())) if data.size else (0, -1)
+    low, high = (int(indices.min()), int(indices.max())) if indices.size else (0, -1)
     if low < -size or high >= size:
         bad = low if low < -size else high
         raise IndexError(f"{name}: index {bad} is out of bounds for an axis of size {size}")
+    fits = narrow and low >= 0 and indices.dtype == dtypes.int32
+    data = indices if fits else indices.astype(np.int64, copy=False)
     return xp.where(data < 0, data + size, data) if low < 0 else xp.asarray(data, order="C")
 
 
@@ -122,7 +127,9 @@ def in_mode(indices: Any, size: int, x: Array, mode: str) -> Any:
     return x.device.xp.asarray(wide % size if mode == "wrap" else wide.clip(0, size - 1))
 
 
-def kernel_indices(indices: Any, size: int, x: Array | Layout, name: str, argument: Any = None) -> Any:
+def kernel_indices(
+    indices: Any, size: int, x: Array | Layout, name: str, argument: Any = None, narrow: bool = False
+) -> Any:
     """Indices for the kernels of :mod:`.gather_scatter`; on a GPU the kernels themselves wrap and clip them.
 
     Args:
@@ -132,9 +139,11 @@ def kernel_indices(indices: Any, size: int, x: Array | Layout, name: str, argume
         name: of the caller, for errors.
         argument: what the caller was given; of a vector, or of an array in C order whose ``indices`` are a vector, what
             is found out about them is kept.
+        narrow: whether checked ones may stay indices of 32 bits.
     """
     if not wraps(x):
-        return _kept(x.device.xp.asarray(_checked_indices(indices, size, x, name), order="C"), indices, x)
+        checked = _checked_indices(indices, size, x, name, narrow)
+        return _kept(x.device.xp.asarray(checked, order="C"), indices, x)
     if indices.size and not size:
         raise IndexError(f"{name}: index out of bounds for an axis of size 0")
     fits, narrow = indices.dtype in (dtypes.int32, dtypes.int64), indices.dtype.itemsize < 4
@@ -288,16 +297,79 @@ def take(
 
 def _rows(active: Any, x: Array, indices: Any, axis: int | None) -> Array | None:
     """Rows of an array that wait in a trace; None if they are to be gathered at once."""
-    if axis not in (0, -x.ndim) or not x.size or x.dtype in dtypes.COMPLEX or not numbers_rows(indices, x):
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
+    if not -x.ndim <= axis < x.ndim or not x.size or x.dtype in dtypes.COMPLEX:
         return None
+    axis %= x.ndim
+    if axis or x.ndim == 1 or not numbers_rows(indices, x):
+        after = x.ndim - axis - 1
+        return elements(active, x, [*(None,) * axis, indices, *(None,) * after], "take")
     size = x.shape[0]
     return TracedRows(in_range(active, indices, size, "take"), size, indices).gathered(x)
 
 
+def elements(active: Any, x: Array, key: Sequence[Array | None], name: str) -> Array | None:
+    """Elements at indices along some axes, which wait in a trace; None if they are to be gathered at once.
+
+    Args:
+        key: the indices along each axis, None for all of it. Axes with indices are neighbours.
+
+    Raises:
+        IndexError: an index is out of range (on the host; on a GPU it is clipped).
+    """
+    given = [axis for axis, one in enumerate(key) if one is not None]
+    if len(key) != x.ndim or not given or given[-1] - given[0] >= len(given):
+        return None
+    inner = x.shape[given[-1] + 1 :]
+    if math.prod(inner) >= LEAST_ELEMENTS:
+        return None  # long rows are moved in packs
+    arrays = [one for one in key if one is not None]
+    if not all(_is_index(one, x) for one in arrays):
+        return None
+    after = (None,) * len(inner)
+    at = [one if one is None or not inner else one[(..., *after)] for one in key]
+    return _picked(active, x, at, given[0] + max([one.ndim for one in arrays]) + len(inner), name)
+
+
+def _picked(
+    active: Any, x: Array, at: Sequence[Array | None], ndim: int, name: str, along: int | None = None
+) -> Array | None:
+    """Elements at indices that broadcast to ``ndim`` axes.
+
+    Args:
+        at: the indices along each axis; None for one that numbers the same axis of the result, counted from the first
+            or, behind an axis with indices, from the last.
+        along: see :class:`.traced.TracedElements`.
+    """
+    if not picks(x, *[one for one in at if one is not None]):
+        return None
+    found: list[Array] = []
+    axes = ndim
+    for axis, (one, size) in enumerate(zip(at, x.shape, strict=True)):
+        if one is None:
+            numbers = active.once(numbers_of_axis, size, x.device)
+            found.append(reshape(numbers, (size, *(1,) * (axes - axis - 1))))
+        else:
+            axes = x.ndim
+            found.append(bounded(one if wraps(x) else in_range(active, one, size, name), size))
+    return TracedElements(tuple(found), x.shape, along).picked(x)
+
+
+def numbers_of_axis(size: int, device: Device) -> Array:
+    """The indices of an axis."""
+    dtype = dtypes.int32 if size <= LARGEST_INDEX else dtypes.int64
+    return arange(size, dtype=dtype, device=device)
+
+
+def _is_index(indices: Any, x: Array) -> bool:
+    """Whether indices are integers on the device of ``x``."""
+    return isinstance(indices, Array) and indices.device is x.device and indices.dtype.kind in "iu"
+
+
 def numbers_rows(indices: Any, x: Array) -> bool:
     """Whether indices are a vector on the device of ``x`` by which a trace may gather and combine rows."""
-    vector = isinstance(indices, Array) and indices.ndim == 1 and indices.size > 0
-    return vector and indices.device is x.device and indices.dtype.kind in "iu"
+    return _is_index(indices, x) and indices.ndim == 1 and indices.size > 0
 
 
 def in_range(active: Any, indices: Array, size: int, name: str) -> Array:
@@ -308,7 +380,8 @@ def in_range(active: Any, indices: Array, size: int, name: str) -> Array:
 
 def indices_in_range(indices: Array, size: int, name: str) -> Array:
     """See :func:`in_range`."""
-    return Array._wrap(kernel_indices(indices._data, size, indices, name, indices), indices.device)
+    found = kernel_indices(indices._data, size, indices, name, indices, narrow=True)
+    return Array._wrap(found, indices.device)
 
 
 def _of_example(x: Array, indices: Any, axis: int | None, mode: str) -> Array:
@@ -340,7 +413,7 @@ def _take(x: Array, data: Any, axis: int, argument: Any) -> Array:
 
 @public
 @mapped(over_axis("axis"))
-@one_step
+@on_device
 def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array:
     """For each element of ``indices``, the element of ``x`` at that index along an axis.
 
@@ -357,8 +430,23 @@ def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     axis = normalize_axis(axis, x.ndim, "take_along_axis")
+    if traced_threads and (active := trace()) is not None:
+        made = _elements_along(active, x, indices, axis)
+        return active.call(take_along_axis, (x, indices, axis), {}) if made is None else made
     x, positions = along_axis(x, indices, axis, "take_along_axis")
     return _along(x, positions, axis, x.shape[axis], "gather")
+
+
+def _elements_along(active: Any, x: Array, indices: Any, axis: int) -> Array | None:
+    """:func:`take_along_axis` that waits in a trace; None if it is to be computed at once."""
+    if not _is_index(indices, x) or indices.ndim != x.ndim:
+        return None
+    pairs = [both for i, both in enumerate(zip(x.shape, indices.shape, strict=True)) if i != axis]
+    if any(n != m and 1 not in (n, m) for n, m in pairs):
+        return None
+    at = [indices if i == axis else None for i in range(x.ndim)]
+    along = axis if all(n == m for n, m in pairs) else None
+    return _picked(active, x, at, x.ndim, "take_along_axis", along)
 
 
 def along_axis(x: Array, indices: Any, axis: int, name: str) -> tuple[Array, Any]:

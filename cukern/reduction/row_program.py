@@ -12,7 +12,7 @@ from ..elementwise import plan as launches
 from ..elementwise.geometry import WIDEST
 from ..elementwise.graph import Node, input_node, order, substitute
 from ..elementwise.plan import converter
-from ..elementwise.print_cxx import compute_type, literal, statements
+from ..elementwise.print_cxx import argument_types, compute_type, literal, statements
 from ..elementwise.staged import RowProgram
 from ..kernel import Kernel
 from ..kernel import plan as kernel_plan
@@ -217,7 +217,7 @@ def _variables(problem: RowProgram, step: Sequence[int]) -> dict[str, Any]:
         ],
         "gathers": problem.gathers.operands,
         "clip": True,
-        "scalars": [compute_type(d) for d in program.scalars],
+        "scalars": argument_types(program),
         "outputs": outputs,
         "stages": stages,
         "levels": levels,
@@ -238,7 +238,9 @@ def _part(roots: Sequence[Node], rowwise: Collection[int], number: int) -> tuple
     nodes = order(roots)
     fixed: dict[Node, bool] = {}
     for node in nodes:
-        plain = node.kind in ("scalar", "constant") or (node.kind == "input" and node.value in rowwise)
+        plain = node.kind in ("scalar", "constant", "table") or (
+            node.kind == "input" and node.value in rowwise
+        )
         fixed[node] = plain or (bool(node.args) and all(fixed[arg] for arg in node.args))
     used = {arg for node in nodes if not fixed[node] for arg in node.args} | set(roots)
     tops = [node for node in nodes if node.args and fixed[node] and node in used]

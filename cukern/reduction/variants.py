@@ -15,7 +15,7 @@ from .. import dtypes
 from ..array.layout import fresh_layout
 from ..device.interface import Properties
 from ..elementwise.geometry import WIDEST
-from ..elementwise.print_cxx import compute_type, statements
+from ..elementwise.print_cxx import argument_types, compute_type, statements
 from ..kernel import Kernel
 from ..kernel.sizes import divide_up, power_of_two
 from ..kernel.strides import step_kind
@@ -93,7 +93,7 @@ class Kernels(Variant[Reducing]):
             "columns": columns,
             "over": len(problem.over),
             "inputs": inputs,
-            "scalars": [compute_type(d) for d in program.scalars],
+            "scalars": argument_types(program),
             "body": body,
             "value": value,
             "value_type": compute_type(problem.value),

@@ -79,7 +79,7 @@ __device__ __forceinline__ Values expression(const Same& same<% for x in inputs 
     const << x.compute >> a<< x.k >> = same.a<< x.k >>;
 <% endfor %>
 <% for type in scalars %>
-    const << type >> s<< loop.index0 >> = same.s<< loop.index0 >>;
+    const auto s<< loop.index0 >> = same.s<< loop.index0 >>;
 <% endfor %>
 <% for line in body %>
     const << line.type >> << line.name >> = << line.code >>;

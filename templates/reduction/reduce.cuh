@@ -72,7 +72,7 @@ struct Scalars {
 };
 __device__ __forceinline__ T value_of(const Scalars& scalars<% for x in inputs %>, << x.compute >> a<< x.k >><% endfor %>) {
 <% for type in scalars %>
-    const << type >> s<< loop.index0 >> = scalars.s<< loop.index0 >>;
+    const auto s<< loop.index0 >> = scalars.s<< loop.index0 >>;
 <% endfor %>
 <% for line in body %>
     const << line.type >> << line.name >> = << line.code >>;

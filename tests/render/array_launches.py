@@ -242,7 +242,7 @@ def launch_softmax(dtype: Any) -> None:
 
 
 def launch_row_programs(dtype: Any) -> None:
-    """Reductions with expressions behind them: of rows of a part of a warp, of a block, and of single elements."""
+    """Reductions with expressions behind them: of parts of a warp, of a block, of elements that are picked."""
 
     @ck.jit
     def normalised(x: ck.Array) -> ck.Array:
@@ -254,6 +254,12 @@ def launch_row_programs(dtype: Any) -> None:
         rows = x[places] * 2
         return rows - rows.mean(axis=1, keepdims=True), ck.tanh(x[places])
 
+    @ck.jit
+    def of_elements(x: ck.Array, places: ck.Array) -> tuple[ck.Array, ...]:
+        own = x[places]
+        return own - own.mean(axis=1, keepdims=True), (own * 2).sum(axis=0), x[places[0]] + 1
+
+    of_elements(*arrays(dtype, (50,)), ck.zeros((20, 64), "int32"))
     for shape in ((64, 32), (64, 4096), (64, 1201)):
         normalised(*arrays(dtype, shape))
         of_gathered(*arrays(dtype, shape), ck.zeros((20,), "int32"))

@@ -29,12 +29,12 @@ class Node:
 
     Attributes:
         kind: ``"input"``, ``"view"``, ``"table"``, ``"pieces"``, ``"scalar"``, ``"constant"``, ``"cast"``, ``"call"``,
-            ``"picked"``, ``"product"``, ``"gathered"`` or ``"reduced"``.
+            ``"picked"``, ``"product"``, ``"convolution"``, ``"gathered"`` or ``"reduced"``.
         row: the row of a call.
         args: the operands; of what is picked the table, and the place, in elements from the table's first one.
         dtype: the dtype of the value.
         value: the number of an input, a table or a scalar; the value of a constant; the factors of a product;
-            a :class:`View`; :class:`Pieces`; :class:`Gathered`; a :class:`Stage`.
+            a :class:`View`; :class:`Pieces`; :class:`Convolved`; :class:`Gathered`; a :class:`Stage`.
         weak: whether it takes the dtype of the other operands, as a Python number does.
     """
 
@@ -709,7 +709,7 @@ def _viewed(x: Expr, step: Moved | Indexed, what: str) -> Expr:
     shape, views = step.shape(x.shape), {}
     x.shared = True
     for leaf in order([x.node]):
-        if leaf.kind in ("product", "gathered"):
+        if leaf.kind in ("product", "convolution", "gathered"):
             raise NotFused(f"{what} of a {leaf.kind} array")
         if leaf.kind == "pieces":
             if not isinstance(step, Indexed):
@@ -910,14 +910,32 @@ def product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     return (*batch, *a[-2:-1], *b[1:][-1:])
 
 
+class Convolved(NamedTuple):
+    """A convolution.
+
+    Attributes:
+        arrays: the numbers of the image and of the weights.
+        given: what else the convolution depends on.
+        shape: of the result.
+    """
+
+    arrays: tuple[int, int]
+    given: tuple[Any, ...]
+    shape: tuple[int, ...]
+
+    def node(self, dtype: DType) -> Node:
+        """The node of its elements."""
+        return _node("convolution", dtype, value=self)
+
+
 def product_node(dtype: DType, factors: Sequence[Factor]) -> Node:
     """The node of a product."""
     return _node("product", dtype, value=tuple(factors))
 
 
 def products_of(nodes: Sequence[Node]) -> list[Node]:
-    """The products that expressions read."""
-    return [node for node in order(nodes) if node.kind == "product"]
+    """The products that expressions read, and the convolutions."""
+    return [node for node in order(nodes) if node.kind in ("product", "convolution")]
 
 
 def gathers_of(nodes: Sequence[Node]) -> list[Node]:
@@ -931,7 +949,10 @@ def picked_of(nodes: Sequence[Node]) -> list[Node]:
 
 
 def product_shape_of(node: Node) -> tuple[int, ...]:
-    """The shape of a product."""
+    """The shape of a product, or of a convolution."""
+    if node.kind == "convolution":
+        shape: tuple[int, ...] = node.value.shape
+        return shape
     return product_shape(*(factor.in_product for factor in node.value))
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
+from ...array.deferred import trace, traced_threads
 from ...array.layout import Layout, is_aligned, layout
 from ...device.precision import get_matmul_precision
+from ...elementwise.operands import public
 from ...elementwise.program import Program
-from ...kernel.plan import one_device
+from ...kernel.plan import made, one_device
 from ...launch.family import Family
+from ...linear.epilogue import of_sum
 from . import depthwise, depthwise_gradients, reference, samples, splitting
 from .gradients import PortableWeights, SimtWeights, TensorCoresWeights, TmaWeights
 from .panels import Panels, PanelsWeights
@@ -86,7 +89,8 @@ def _layouts_of(*arrays: Array) -> list[Layout]:
     return found
 
 
-def convolve(
+@public
+def convolution(
     x: Array,
     weights: Array,
     operands: Sequence[Array],
@@ -95,8 +99,11 @@ def convolve(
     transposed: bool,
     channels_last: bool,
     epilogue: Program | None = None,
+    numbers: Sequence[Any] = (),
 ) -> Array:
     """The convolution of an image, or if ``transposed`` the gradient of a convolution's image.
+
+    In a trace one without epilogue waits for what follows it.
 
     Args:
         x: the image, or the output's gradient.
@@ -106,7 +113,8 @@ def convolve(
         size: of the result, along its axes of pixels.
         transposed: whether the image's gradient is computed.
         channels_last: whether the channels of the result lie innermost in memory.
-        epilogue: makes an element of the result of one of the convolution and of operands.
+        epilogue: makes an element of the result of one of the convolution, of operands and of numbers.
+        numbers: of the epilogue.
     """
     if weights.device is not x.device or (operands and operands[0].device is not x.device):
         one_device("convolution", (x, weights, *operands))
@@ -115,14 +123,70 @@ def convolve(
         *(windows, size, transposed),
         *(channels_last, epilogue, get_matmul_precision()),
     )
+    if traced_threads and (active := trace()) is not None:
+        given = windows, size, transposed, channels_last
+        waits = family is not None and epilogue is None
+        waiting = active.convolution(x, weights, given, problem.layout()) if waits else None
+        called: Array = (
+            active.call(convolution, (x, weights, operands, *given, epilogue, numbers), {})
+            if waiting is None
+            else waiting
+        )
+        return called
     if family is None:
 
         def of_half(part: Array, own: Windows, its_size: tuple[int, ...]) -> Array:
-            return convolve(part, weights, operands, own, its_size, transposed, channels_last, epilogue)
+            return convolution(
+                part, weights, operands, own, its_size, transposed, channels_last, epilogue, numbers
+            )
 
         return splitting.convolution(x, windows, weights.shape[2:], size, transposed, channels_last, of_half)
     plan = family(problem)
-    return plan(x, weights, *map(Array.contiguous, operands))
+    return plan(x, weights, *map(Array.contiguous, operands), *numbers)
+
+
+class _Followed(NamedTuple):
+    """A convolution and what follows it, in one launch: see :class:`.Single`.
+
+    Attributes:
+        epilogue: makes an element of one of the convolution and of operands.
+        given: how the windows lie, and what else :func:`convolution` takes before the epilogue.
+        layouts: that of the result.
+    """
+
+    epilogue: Program
+    given: tuple[Any, ...]
+    layouts: tuple[Layout]
+
+    ready = None
+    source = ""
+
+    def run(self, arrays: Sequence[Array], numbers: Sequence[Any]) -> Array:
+        """Launch for the image, the weights and the operands, which have an axis of channels and others of size 1."""
+        x, weights, *others = arrays
+        operands = [ops.reshape(one, (-1,)) for one in others]
+        return convolution(x, weights, operands, *self.given, self.epilogue, numbers)
+
+
+@public
+def convolution_plan(
+    prog: Program, at: int, arrays: Sequence[Array], given: tuple[Any, ...]
+) -> _Followed | None:
+    """What computes both a convolution and what follows it; None if these are separate launches.
+
+    Args:
+        prog: has one output.
+        at: the number of the convolution among its inputs.
+        arrays: the image, the weights, and the other inputs.
+        given: how the windows lie, and what else :func:`convolution` takes before the epilogue.
+    """
+    x, weights, *others = arrays
+    problem, _ = _convolution(*_layouts_of(x, weights), *given, None, get_matmul_precision())
+    channels = (1, problem.shape[1], *(1,) * len(problem.size))
+    along = [(1,) * (len(channels) - one.ndim) + one.shape == channels for one in others]
+    if prog.outputs[0].dtype != x.dtype or not all(along):
+        return None
+    return _Followed(of_sum(prog, at), given, problem.results)
 
 
 @lru_cache(maxsize=8192)
@@ -155,9 +219,21 @@ def weights_gradient(
         channels_last: whether the channels of the result lie innermost in memory.
         dtype: of the result, that of the arrays or of their sums; by default the first.
     """
+    given = output, image, windows, kernel, channels_last, dtype or output.dtype
+    result: Array = made("weights_gradient", _gradient_of_weights, *given)
+    return result
+
+
+def _gradient_of_weights(
+    output: Array,
+    image: Array,
+    windows: Windows,
+    kernel: tuple[int, ...],
+    channels_last: bool,
+    dtype: dtypes.DType,
+) -> Array:
     if image.device is not output.device:
         one_device("convolution", (output, image))
-    dtype = dtype or output.dtype
     problem, family = _weights_gradient(
         *_layouts_of(output, image),
         *(windows, kernel),

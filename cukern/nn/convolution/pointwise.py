@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ... import dtypes
 from ... import namespace as ops
@@ -87,14 +87,15 @@ class Pointwise(Variant[Convolution]):
                 return ops.moveaxis(ops.reshape(y, (batch, *size, y.shape[-1])), -1, 1)
             return ops.reshape(y, (problem.x.shape[0], y.shape[-2], *size))
 
-        def convolve(x: Array, weights: Array, *operands: Array) -> Array:
+        def convolve(x: Array, weights: Array, *rest: Any) -> Array:
             pixels, filters = of_pixels(x), of_filters(weights)
             factors = (pixels, filters) if last else (filters, pixels)
-            others = [ops.reshape(one, (-1,) if last else (-1, 1)) for one in operands]
             if problem.epilogue is None:
                 y = ops.matmul(*factors)
             else:
-                y = product_then(problem.epilogue, 0, *factors, others, ())
+                count = len(problem.epilogue.inputs) - 1
+                operands = [ops.reshape(one, (-1,) if last else (-1, 1)) for one in rest[:count]]
+                y = product_then(problem.epilogue, 0, *factors, operands, rest[count:])
             return of_result(y)
 
         return convolve

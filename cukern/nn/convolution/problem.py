@@ -329,7 +329,7 @@ def rounding(epilogue: Program | None, dtype: dtypes.DType) -> Program:
     """The epilogue of sums, of one that takes them rounded to ``dtype``; by default it rounds them."""
     same = program("convolution", (input_node(0, dtype),), (dtype,))
     found = of_sum(epilogue or same, 0)
-    return program(found.name, (cast(found.outputs[0], dtype),), found.inputs)
+    return program(found.name, (cast(found.outputs[0], dtype),), found.inputs, found.scalars)
 
 
 def epilogue_constants(gemm: Gemm, epilogue: Program, elem: dtypes.DType) -> dict[str, Any]:
@@ -426,7 +426,7 @@ class Convolution(_Convolution, _OfWindows):
         size: of the result, along its one to three axes.
         transposed: whether the image's gradient is computed, of that of the output.
         channels_last: whether the channels of the result lie innermost in memory.
-        epilogue: makes an element of one, rounded, and of operands, which are one number a channel.
+        epilogue: makes an element of one, rounded, of operands, which are one number a channel, and of numbers.
         precision: how floats are multiplied: see :func:`cukern.matmul_precision`.
     """
 

@@ -307,7 +307,7 @@ class Bands(_Mapped):
             phase = [(axis.first, axis.every) for axis in (y, x)]
             slot = 64 if self.apart else self.pitch
             out = image_tiles(self.written(problem), (self.band, slot), phase, writes=True)
-            maps[1 + len(epilogue.inputs)] = [out]
+            maps[1 + len(epilogue.inputs) + len(epilogue.scalars)] = [out]
         bands, of_image = self._bands(gemm)
         down, across = self._tiles(gemm)
         sizes = _BAND_SIZES(
@@ -514,7 +514,11 @@ class Strided(_Mapped):
                 "grids": len(gemms),
             },
             params=(params, operand_steps(first, epilogue)),
-            maps={0: planes, 1: [weight_tiles(weights, self.tile_n)], 1 + len(epilogue.inputs): phases},
+            maps={
+                0: planes,
+                1: [weight_tiles(weights, self.tile_n)],
+                1 + len(epilogue.inputs) + len(epilogue.scalars): phases,
+            },
         )
 
 

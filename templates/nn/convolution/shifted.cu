@@ -54,9 +54,10 @@ struct ScheduledTile {
 
 extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     const __grid_constant__ TensorMap image, const __grid_constant__ TensorMap weights,
-    <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %><< "Out*" if planes else "const __grid_constant__ TensorMap" >> output, Sizes g, Steps steps)
+    <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %><< "Out*" if planes else "const __grid_constant__ TensorMap" >> output, Sizes g, Steps steps)
 {
-    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %>steps};
+    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     T* const images = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     T* const filters = images + image_stages * image_stage;

@@ -54,7 +54,7 @@ from .staged import GATHERS, Gathers, RowProgram, Rows, SegmentProgram, reshaped
 #: Results of one kernel.
 MOST_OUTPUTS = 16
 #: Nodes whose lines are those of what computes them.
-_APART = ("product", "convolution")
+_APART = ("product", "called")
 #: The number of a product among the inputs of what reads it in one launch.
 _PRODUCT = 1 << 24
 
@@ -401,12 +401,12 @@ class Launches(trace_hooks.Trace):
             (rest,) = self.reused((rest,))
         with tracing(self.name, self._shapes):
             program, inputs, scalars, views = self._compact((rest,))
-        factors, given = self._factors(own)
+        function, factors, given = self._factors(own)
         others = self._operands([k for k in inputs if k != _PRODUCT], views)
         kernel = Kernel(program, [*factors, *others], [self._numbers[k] for k in scalars])
         lines = tuple(dict.fromkeys((*self._multiplied[own][1], *one.lines)))
         with trace_hooks.suspended(self), tape.stop_recording(), matmul_precision(self.precision):
-            plan = FUNCTIONS[f"{own.kind}_plan"](program, inputs.index(_PRODUCT), kernel.arrays, given)
+            plan = FUNCTIONS[f"{function}_plan"](program, inputs.index(_PRODUCT), kernel.arrays, given)
             if plan is None or plan.layouts[0] is not one.layout:
                 return None
             return self._given(one, self._single(kernel, plan, program.name, (), lines))
@@ -435,30 +435,31 @@ class Launches(trace_hooks.Trace):
             if other is not one
         )
 
-    def _factors(self, product: Node) -> tuple[list[Operand], Any]:
-        """The factors of a product, and whether the second is transposed, or what else a convolution depends on."""
-        if product.kind == "convolution":
-            numbers, given = product.value.arrays, product.value.given
+    def _factors(self, product: Node) -> tuple[str, list[Operand], Any]:
+        """The factors of a product, and whether the second is transposed; or a function, its arrays, and what else."""
+        if product.kind == "called":
+            function, numbers, given, _ = product.value
         else:
-            numbers, given = [one.node.value for one in product.value], product.value[1].swapped
-        return [Operand(x, None, x) for x in map(self._array, numbers)], given
+            numbers = [one.node.value for one in product.value]
+            function, given = "product", product.value[1].swapped
+        return function, [Operand(x, None, x) for x in map(self._array, numbers)], given
 
     def _multiply(self, product: Node) -> Array:
-        """The array of a product, a convolution or gathered rows, computed by itself."""
+        """The array of a product, a call or gathered rows, computed by itself."""
         if product.kind == "gathered":
             rows = self._array(product.value.array), self._array(product.value.indices), 0
             with tape.stop_recording():
                 y: Array = self.call(FUNCTIONS["take"], rows, {}, self._multiplied[product][1])
             self._products[product] = y
             return y
-        operands, given = self._factors(product)
+        name, operands, given = self._factors(product)
         args: tuple[Any, ...] = tuple([one.array for one in operands])
-        if product.kind == "convolution":
-            function, args = FUNCTIONS[product.kind], (*args, (), *given)
+        if product.kind == "called":
+            args = *args, *given
         else:
-            function = FUNCTIONS["matmul_transposed" if given else "matmul"]
+            name = "matmul_transposed" if given else "matmul"
         with tape.stop_recording(), matmul_precision(self.precision):
-            y = self.call(function, args, {}, self._multiplied[product][1])
+            y = self.call(FUNCTIONS[name], args, {}, self._multiplied[product][1])
         self._products[product] = y
         return y
 

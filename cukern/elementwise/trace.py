@@ -29,7 +29,7 @@ from ..kernel.plan import BoundLaunch, one_device
 from ..kernel.strides import Strides, broadcast_steps, broadcasts
 from .boxes import Box, around, box_of, common
 from .graph import (
-    Convolved,
+    Called,
     Expr,
     Factor,
     Gathered,
@@ -409,21 +409,21 @@ class Trace(Launches):
             return None
         return self._awaited(node, own, (a, b), (a, b))
 
-    def convolution(self, x: Array, weights: Array, given: tuple[Any, ...], own: Layout) -> Array | None:
-        """A convolution, pending; None if it is to be computed at once.
+    def called(self, name: str, arrays: Sequence[Array], given: tuple[Any, ...], own: Layout) -> Array | None:
+        """The result of a function whose launch may compute what follows, pending; None if it is to be called at once.
 
         Args:
-            x: the image, or the output's gradient.
-            weights: the filters.
-            given: what else the convolution depends on.
+            name: see :class:`.Called`.
+            arrays: its first arguments.
+            given: the others.
             own: the layout of the result.
         """
         if not self._multiplies_later():
             return None
-        deferred.computed(x)
-        deferred.computed(weights)
-        of = Convolved((self.number(x), self.number(weights)), given, own.shape)
-        return self._awaited(of.node(own.dtype), own, (x, weights), (x, weights))
+        for x in arrays:
+            deferred.computed(x)
+        of = Called(name, tuple(map(self.number, arrays)), given, own.shape)
+        return self._awaited(of.node(own.dtype), own, arrays, arrays)
 
     def _multiplies_later(self) -> bool:
         """Whether a product computed later is as it would be now."""
@@ -433,7 +433,7 @@ class Trace(Launches):
         return not kernels_only.active()
 
     def _awaited(self, node: Node, own: Layout, of: Sequence[Array], reads: Sequence[Array]) -> Array:
-        """The array of a product, a convolution or gathered rows, pending."""
+        """The array of a product, a call or gathered rows, pending."""
         lines = self.lines_of(of)
         result = self._pending(Expression(self, node, own, _both((), tuple(reads)), 1, lines=lines))
         self._multiplied[node] = weakref.ref(result), lines

@@ -124,15 +124,15 @@ def convolution(
         *(channels_last, epilogue, get_matmul_precision()),
     )
     if traced_threads and (active := trace()) is not None:
-        given = windows, size, transposed, channels_last
-        waits = family is not None and epilogue is None
-        waiting = active.convolution(x, weights, given, problem.layout()) if waits else None
-        called: Array = (
-            active.call(convolution, (x, weights, operands, *given, epilogue, numbers), {})
-            if waiting is None
-            else waiting
-        )
-        return called
+        given = (), windows, size, transposed, channels_last
+        waiting = None
+        if family is not None and epilogue is None:
+            waiting = active.called("convolution", (x, weights), given, problem.layout())
+        if waiting is None:
+            own = x, weights, operands, *given[1:], epilogue, numbers
+            waiting = active.call(convolution, own, {})
+        result: Array = waiting
+        return result
     if family is None:
 
         def of_half(part: Array, own: Windows, its_size: tuple[int, ...]) -> Array:
@@ -150,7 +150,7 @@ class _Followed(NamedTuple):
 
     Attributes:
         epilogue: makes an element of one of the convolution and of operands.
-        given: how the windows lie, and what else :func:`convolution` takes before the epilogue.
+        given: what :func:`convolution` takes between operands and epilogue.
         layouts: that of the result.
     """
 
@@ -178,15 +178,15 @@ def convolution_plan(
         prog: has one output.
         at: the number of the convolution among its inputs.
         arrays: the image, the weights, and the other inputs.
-        given: how the windows lie, and what else :func:`convolution` takes before the epilogue.
+        given: what :func:`convolution` takes behind image and weights.
     """
     x, weights, *others = arrays
-    problem, _ = _convolution(*_layouts_of(x, weights), *given, None, get_matmul_precision())
+    problem, _ = _convolution(*_layouts_of(x, weights), *given[1:], None, get_matmul_precision())
     channels = (1, problem.shape[1], *(1,) * len(problem.size))
     along = [(1,) * (len(channels) - one.ndim) + one.shape == channels for one in others]
     if prog.outputs[0].dtype != x.dtype or not all(along):
         return None
-    return _Followed(of_sum(prog, at), given, problem.results)
+    return _Followed(of_sum(prog, at), given[1:], problem.results)
 
 
 @lru_cache(maxsize=8192)

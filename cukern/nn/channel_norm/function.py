@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...array import Array
-from ...array.deferred import about_to_write, trace, traced_threads
+from ...array.deferred import Deferred, about_to_write, trace, traced_threads
 from ...array.layout import ALIGNMENT, Layout, layout
 from ...autodiff import tape
 from ...elementwise.operands import public
@@ -48,6 +48,7 @@ def layouts_of(*arrays: object) -> tuple[Layout | None, ...] | None:
         if (
             own is not None
             and own.on_host
+            and not isinstance(one, Deferred)
             and one._memory is None
             and one._ndarray.__array_interface__["data"][0] % ALIGNMENT
         ):

@@ -15,6 +15,7 @@ from ...device.precision import get_matmul_precision
 from ...elementwise.operands import public
 from ...elementwise.program import Program
 from ...kernel.plan import made, one_device
+from ...launch import cost
 from ...launch.family import Family
 from ...linear.epilogue import of_sum
 from . import depthwise, depthwise_gradients, reference, samples, splitting
@@ -108,7 +109,7 @@ def convolution(
     Args:
         x: the image, or the output's gradient.
         weights: the filters.
-        operands: of the epilogue, one number a channel of the result each.
+        operands: of the epilogue, of shape (filters,), (batch, filters), or that of the result, as which it lies then.
         windows: how the windows lie.
         size: of the result, along its axes of pixels.
         transposed: whether the image's gradient is computed.
@@ -118,10 +119,12 @@ def convolution(
     """
     if weights.device is not x.device or (operands and operands[0].device is not x.device):
         one_device("convolution", (x, weights, *operands))
+    reach = tuple([_REACH.get(one.ndim, "elements") for one in operands])
     problem, family = _convolution(
         *_layouts_of(x, weights),
         *(windows, size, transposed),
         *(channels_last, epilogue, get_matmul_precision()),
+        *([reach] if {*reach} - {"channels"} else []),
     )
     if traced_threads and (active := trace()) is not None:
         given = (), windows, size, transposed, channels_last
@@ -142,7 +145,12 @@ def convolution(
 
         return splitting.convolution(x, windows, weights.shape[2:], size, transposed, channels_last, of_half)
     plan = family(problem)
-    return plan(x, weights, *map(Array.contiguous, operands), *numbers)
+    dense = [one.contiguous() if one.ndim in _REACH else one for one in operands]
+    return plan(x, weights, *dense, *numbers)
+
+
+#: What operands of so many axes have a number for.
+_REACH = {1: "channels", 2: "images"}
 
 
 class _Followed(NamedTuple):
@@ -151,21 +159,24 @@ class _Followed(NamedTuple):
     Attributes:
         epilogue: makes an element of one of the convolution and of operands.
         given: what :func:`convolution` takes between operands and epilogue.
+        shapes: to which operands are reshaped, if at all.
         layouts: that of the result.
     """
 
     epilogue: Program
     given: tuple[Any, ...]
+    shapes: tuple[tuple[int, ...], ...]
     layouts: tuple[Layout]
 
     ready = None
     source = ""
 
     def run(self, arrays: Sequence[Array], numbers: Sequence[Any]) -> Array:
-        """Launch for the image, the weights and the operands, which have an axis of channels and others of size 1."""
+        """Launch for the image, the weights and the operands, of which those that are no images have axes of size 1."""
         x, weights, *others = arrays
-        operands = [ops.reshape(one, (-1,)) for one in others]
-        return convolution(x, weights, operands, *self.given, self.epilogue, numbers)
+        for i, (one, shape) in enumerate(zip(others, self.shapes, strict=True)):
+            others[i] = ops.reshape(one, shape) if shape else one
+        return convolution(x, weights, others, *self.given, self.epilogue, numbers)
 
 
 @public
@@ -181,12 +192,33 @@ def convolution_plan(
         given: what :func:`convolution` takes behind image and weights.
     """
     x, weights, *others = arrays
-    problem, _ = _convolution(*_layouts_of(x, weights), *given[1:], None, get_matmul_precision())
-    channels = (1, problem.shape[1], *(1,) * len(problem.size))
-    along = [(1,) * (len(channels) - one.ndim) + one.shape == channels for one in others]
-    if prog.outputs[0].dtype != x.dtype or not all(along):
+    if prog.outputs[0].dtype != x.dtype:
         return None
-    return _Followed(of_sum(prog, at), given[1:], problem.results)
+    problem, family = _convolution(*_layouts_of(x, weights), *given[1:], None, get_matmul_precision())
+    found = [_operand(one, problem.layout()) for one in _layouts_of(*others)]
+    shapes = tuple([one for one in found if one is not None])
+    if len(shapes) < len(others) or family is None:
+        return None
+    reach = tuple([_REACH.get(len(shape), "elements") for shape in shapes])
+    if {*reach} - {"channels"}:
+        limits, result = problem.device.properties, problem.layout().nbytes
+        apart = family.seconds(problem) + cost.moving(result, result, limits) + cost.launch(limits)
+        if family.seconds(problem._replace(reach=reach)) > apart:
+            return None
+    return _Followed(of_sum(prog, at), given[1:], shapes, problem.results)
+
+
+def _operand(one: Layout, result: Layout) -> tuple[int, ...] | None:
+    """To what shape an operand of a result's epilogue is reshaped, () for none; None if it is not taken."""
+    batch, filters, *size = result.shape
+    shape = (1,) * (result.ndim - one.ndim) + one.shape
+    if one is result:
+        return ()
+    if shape == (1, filters, *[1] * len(size)):
+        return (filters,)
+    if shape == (batch, filters, *[1] * len(size)):
+        return (batch, filters)
+    return None
 
 
 @lru_cache(maxsize=8192)

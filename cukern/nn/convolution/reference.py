@@ -70,7 +70,10 @@ def convolution(problem: Convolution) -> Any:
         if problem.epilogue is None:
             return y
         count = len(problem.epilogue.inputs) - 1
-        columns = [ops.reshape(one, (-1, *(1,) * (y.ndim - 2))) for one in rest[:count]]
+        columns = [
+            one if one.ndim == y.ndim else ops.reshape(one, (*one.shape, *(1,) * (y.ndim - 2)))
+            for one in rest[:count]
+        ]
         return evaluate(problem.epilogue, (y, *columns), rest[count:])[0]
 
     return compute

@@ -409,7 +409,8 @@ class Launches(trace_hooks.Trace):
             plan = FUNCTIONS[f"{function}_plan"](program, inputs.index(_PRODUCT), kernel.arrays, given)
             if plan is None or plan.layouts[0] is not one.layout:
                 return None
-            return self._given(one, self._single(kernel, plan, program.name, (), lines))
+            name = program.name if own.kind == "product" else f"{function}_{program.name}"
+            return self._given(one, self._single(kernel, plan, name, (), lines))
 
     def _pick(self, node: Node, lines: tuple[str, ...]) -> Array:
         """The array of elements that are picked, computed by itself."""

@@ -119,12 +119,12 @@ def convolution(
     """
     if weights.device is not x.device or (operands and operands[0].device is not x.device):
         one_device("convolution", (x, weights, *operands))
-    reach = tuple([_REACH.get(one.ndim, "elements") for one in operands])
+    wide = any(one.ndim > 1 for one in operands)
+    reach = tuple([_REACH.get(one.ndim, "elements") for one in operands]) if wide else ()
     problem, family = _convolution(
         *_layouts_of(x, weights),
         *(windows, size, transposed),
-        *(channels_last, epilogue, get_matmul_precision()),
-        *([reach] if {*reach} - {"channels"} else []),
+        *(channels_last, epilogue, get_matmul_precision(), reach),
     )
     if traced_threads and (active := trace()) is not None:
         given = (), windows, size, transposed, channels_last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...array import Array
 from ...array.deferred import Deferred, about_to_write, trace, traced_threads
@@ -11,6 +11,7 @@ from ...array.layout import ALIGNMENT, Layout, layout
 from ...autodiff import tape
 from ...elementwise.operands import public
 from ...elementwise.program import Program
+from ...elementwise.script import CallPlan
 from ...errors import LaunchError
 from ...function import stop_gradient
 from ...kernel.plan import made
@@ -155,30 +156,19 @@ def channel_norm(*given: Any) -> Array:
     return _launched(problem, eps, *[None if one is None else next(rest) for one in fields])[0]
 
 
-class _Activated(NamedTuple):
-    """A norm and its activation, in one launch: see :class:`.Single`."""
-
-    problem: ChannelNorm
-    eps: float
-    layouts: tuple[Layout, ...]
-
-    ready = None
-    source = ""
-
-    def run(self, arrays: Sequence[Array], numbers: Sequence[Any]) -> Array:
-        """Launch."""
-        return channel_norm(*arrays, self.problem, self.eps)
+def _activated(arrays: Sequence[Array], numbers: Sequence[Any], problem: ChannelNorm, eps: float) -> Array:
+    return channel_norm(*arrays, problem, eps)
 
 
 @public
 def channel_norm_plan(
     prog: Program, at: int, arrays: Sequence[Array], given: tuple[ChannelNorm, float]
-) -> _Activated | None:
+) -> CallPlan | None:
     """What computes both a norm and what follows it, if that is an activation; else None."""
     problem, eps = given
     if len(prog.inputs) > 1 or prog.scalars or prog.outputs[0].dtype != problem.dtype:
         return None
-    return _Activated(problem._replace(activation=prog), eps, problem.results)
+    return CallPlan(_activated, (problem._replace(activation=prog), eps), problem.results)
 
 
 def _gradients(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from ... import dtypes
 from ... import namespace as ops
@@ -14,6 +14,7 @@ from ...array.layout import Layout, is_aligned, layout
 from ...device.precision import get_matmul_precision
 from ...elementwise.operands import public
 from ...elementwise.program import Program
+from ...elementwise.script import CallPlan
 from ...kernel.plan import made, one_device
 from ...launch import cost
 from ...launch.family import Family
@@ -153,36 +154,33 @@ def convolution(
 _REACH = {1: "channels", 2: "images"}
 
 
-class _Followed(NamedTuple):
-    """A convolution and what follows it, in one launch: see :class:`.Single`.
+def _followed(
+    arrays: Sequence[Array],
+    numbers: Sequence[Any],
+    shapes: Sequence[tuple[int, ...]],
+    given: tuple[Any, ...],
+    epilogue: Program,
+) -> Array:
+    """A convolution of the first two arrays and what follows it.
 
-    Attributes:
-        epilogue: makes an element of one of the convolution and of operands.
-        given: what :func:`convolution` takes between operands and epilogue.
+    Args:
+        arrays: the image, the weights and the operands.
+        numbers: of the epilogue.
         shapes: to which operands are reshaped, if at all.
-        layouts: that of the result.
+        given: what :func:`convolution` takes between operands and epilogue.
+        epilogue: see :func:`convolution`.
     """
-
-    epilogue: Program
-    given: tuple[Any, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    layouts: tuple[Layout]
-
-    ready = None
-    source = ""
-
-    def run(self, arrays: Sequence[Array], numbers: Sequence[Any]) -> Array:
-        """Launch for the image, the weights and the operands, of which those that are no images have axes of size 1."""
-        x, weights, *others = arrays
-        for i, (one, shape) in enumerate(zip(others, self.shapes, strict=True)):
-            others[i] = ops.reshape(one, shape) if shape else one
-        return convolution(x, weights, others, *self.given, self.epilogue, numbers)
+    x, weights, *others = arrays
+    for i, (one, shape) in enumerate(zip(others, shapes, strict=True)):
+        others[i] = ops.reshape(one, shape) if shape else one
+    result: Array = convolution(x, weights, others, *given, epilogue=epilogue, numbers=numbers)
+    return result
 
 
 @public
 def convolution_plan(
     prog: Program, at: int, arrays: Sequence[Array], given: tuple[Any, ...]
-) -> _Followed | None:
+) -> CallPlan | None:
     """What computes both a convolution and what follows it; None if these are separate launches.
 
     Args:
@@ -205,7 +203,7 @@ def convolution_plan(
         apart = family.seconds(problem) + cost.moving(result, result, limits) + cost.launch(limits)
         if family.seconds(problem._replace(reach=reach)) > apart:
             return None
-    return _Followed(of_sum(prog, at), given[1:], shapes, problem.results)
+    return CallPlan(_followed, (shapes, given[1:], of_sum(prog, at)), problem.results)
 
 
 def _operand(one: Layout, result: Layout) -> tuple[int, ...] | None:

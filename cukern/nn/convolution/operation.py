@@ -240,7 +240,7 @@ def applied(
     as anything else does.
     """
     args: Sequence[Any] = (windows, size, transposed, _gives_last(x._layout or x._planned(), windows))
-    made = None if bias is activation is None else _program(activation, x.dtype, bias is not None)
+    made = None if bias is None and activation is None else _program(activation, x.dtype, bias is not None)
     if made is None or (traced_threads and trace() is not None):
         y = _Convolution.apply(x, weight, None, *args, None)
         y = y if bias is None else y + ops.reshape(bias, (-1, *(1,) * len(size)))

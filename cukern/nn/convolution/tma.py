@@ -159,7 +159,6 @@ class Bands(_Mapped):
         image_stages: bands in shared memory: two, or one of images that have no further channels.
         weight_stages: a tap's weights in shared memory.
         access: elements that are stored at a time in an output whose pixels lie innermost; 0 if channels do.
-        parts: of 64 columns of a warpgroup's output in shared memory: all, if an operand's elements are loaded there.
     """
 
     name = "tma bands"
@@ -176,7 +175,6 @@ class Bands(_Mapped):
     image_stages: int
     weight_stages: int
     access: int
-    parts: int = 1
 
     #: Stages of weights at least and at most.
     fewest_stages: ClassVar[int] = 3
@@ -248,19 +246,21 @@ class Bands(_Mapped):
             if not gemm.output.channels_last:
                 step, line = math.prod(gemm.output.size), x.pixels * band
                 access = math.gcd(step, line if band < y.pixels else step, ACCESS // 2)
-            parts = divide_up(tile_n, LINE) if loads else 1
-            one = cls(tile_n, halves, apart, band, pitch, loaded, lines, stages, 0, access, parts)
-            room = limits.max_shared_memory_per_block - BARRIERS - one._fixed
+            one = cls(tile_n, halves, apart, band, pitch, loaded, lines, stages, 0, access)
+            room = limits.max_shared_memory_per_block - BARRIERS - one._fixed(loads)
             fitting = min(cls.most_stages, room // one._weight_stage)
             if fitting >= cls.fewest_stages:
                 configs.append(replace(one, weight_stages=fitting))
         return configs
 
-    @property
-    def _fixed(self) -> int:
+    def _parts(self, loads: bool) -> int:
+        """Parts of a warpgroup's output in shared memory, of 64 columns: all, if an operand is loaded there."""
+        return divide_up(self.tile_n, LINE) if loads else 1
+
+    def _fixed(self, loads: bool) -> int:
         """Bytes of shared memory of a block besides the stages of weights."""
         part = 64 * self.halves + (self.plane_gap if self.access else 0)
-        return 2 * LINE * (2 * self.image_stages * self.lines + 2 * self.parts * part) + ALIGNMENT
+        return 2 * LINE * (2 * self.image_stages * self.lines + 2 * self._parts(loads) * part) + ALIGNMENT
 
     @property
     def _weight_stage(self) -> int:
@@ -336,7 +336,7 @@ class Bands(_Mapped):
         return Launch(
             grid=(min(down * across, limits.multiprocessors), 1, 1),
             block=self.threads,
-            shared=self._fixed + self.weight_stages * self._weight_stage,
+            shared=self._fixed(elements > 0) + self.weight_stages * self._weight_stage,
             constants={
                 **constants_of(gemm, problem, epilogue, f"bands_{self.tile_n}x{self.halves}"),
                 "taps_y": y.taps,
@@ -352,6 +352,7 @@ class Bands(_Mapped):
                 "access": max(1, self.access),
                 "width": x.pixels,
                 "elements": elements,
+                "parts": self._parts(elements > 0),
             },
             params=(sizes, epilogue_steps([(gemm.filters * (one == "images"), 0, 1) for one in reach])),
             maps=maps,

@@ -25,10 +25,11 @@ def drawn(*shape: int, seed: int = 0) -> np.ndarray:
 #: What follows a convolution: a number for each channel, each channel of each image, and each element.
 Followed = Callable[[Any, Any, Any, Any], Any]
 ALONG: Followed = lambda y, s, t, r: relu(y * s + 0.25)  # noqa: E731
-#: Options, taps, what follows, and the launches on the host, where the kernels of windows have no residual.
+#: Options, taps, what follows, and the launches on the host, where the kernels of windows have no residual, and those of
+#: depthwise ones nothing that follows.
 CASES: dict[str, tuple[dict[str, Any], int, Followed, int]] = {
     "channels": ({"padding": 1}, 3, ALONG, 1),
-    "channels, by groups": ({"padding": 1, "groups": 4}, 3, ALONG, 1),
+    "channels, depthwise": ({"padding": 1, "groups": 4}, 3, ALONG, 2),
     "channels, by two pixels": ({"padding": 1, "stride": 2}, 3, ALONG, 1),
     "a residual of pixels": ({}, 1, lambda y, s, t, r: relu(y * s + r), 1),
     "a residual of windows": ({"padding": 1}, 3, lambda y, s, t, r: relu(y * s + r), 2),
@@ -40,9 +41,10 @@ CASES: dict[str, tuple[dict[str, Any], int, Followed, int]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_launches(device: ck.Device, name: str) -> None:
     options, taps, follow, launches = CASES[name]
-    x, w = drawn(2, 4, 5, 6), drawn(8, 4 // options.get("groups", 1), taps, taps, seed=1)
+    filters = options.get("groups", 8)
+    x, w = drawn(2, 4, 5, 6), drawn(filters, 4 // options.get("groups", 1), taps, taps, seed=1)
     y = Definition(2, **options).forward(x, w)
-    operands = drawn(1, 8, 1, 1, seed=2), drawn(2, 8, 1, 1, seed=3), drawn(*y.shape, seed=4)
+    operands = drawn(1, filters, 1, 1, seed=2), drawn(2, filters, 1, 1, seed=3), drawn(*y.shape, seed=4)
     given = [ck.asarray(one.astype(np.float32)) for one in (x, w, *operands)]
     f = ck.jit(lambda x, w, *operands: follow(ck.nn.conv2d(x, w, **options), *operands))
     for _ in range(4):

@@ -173,7 +173,8 @@ def _followed(
     x, weights, *others = arrays
     for i, (one, shape) in enumerate(zip(others, shapes, strict=True)):
         others[i] = ops.reshape(one, shape) if shape else one
-    result: Array = convolution(x, weights, others, *given, epilogue=epilogue, numbers=numbers)
+    (windows, size, transposed, last), own = given, (epilogue, numbers)
+    result: Array = convolution(x, weights, others, windows, size, transposed, last, *own)
     return result
 
 
@@ -197,6 +198,8 @@ def convolution_plan(
     shapes = tuple([one for one in found if one is not None])
     if len(shapes) < len(others) or family is None:
         return None
+    if family is DEPTHWISE and problem.device.addressable:
+        return None  # choices, as of a clip, keep the host from computing several pixels at a time
     reach = tuple([_REACH.get(len(shape), "elements") for shape in shapes])
     if {*reach} - {"channels"}:
         limits, result = problem.device.properties, problem.layout().nbytes

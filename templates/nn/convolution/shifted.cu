@@ -32,6 +32,7 @@ constexpr int image_stage = 2 * lines * line, weight_stage = tile_n * line;
 // Of planes: columns, elements of an access, and those of a plane in shared memory, where no two lanes meet in a bank.
 constexpr int width = << width >>, access = << access >>, plane_size = halves * 64 + 8;
 constexpr int part_size = << "plane_size" if planes else "halves * 64" >> * line, parts = << parts >>;
+constexpr bool loads = << "true" if elements else "false" >>;  // an operand, to where parts of the output will be
 
 // All bands, those of an image, tiles across, filters, and k-blocks of 64 channels; the first line that a band's windows read; rows of
 // the output, and segments of one.
@@ -53,19 +54,28 @@ struct ScheduledTile {
     }
 };
 
+// The operands of a filter but the one that is loaded, and that one.
+__device__ __forceinline__ Operands load_operands(const Epilogue& epilogue, int image_number, int filter) {
+    return {<% for x in operands %><< "0" if x.k == elements else "cast<%s>(*epilogue.at%d(image_number, 0, filter))" % (x.compute, x.k) >>, <% endfor %>};
+}
+__device__ __forceinline__ void set_element(Operands& of, T element) {
+    << "of.a%d = cast<decltype(of.a%d)>(element);" % (elements, elements) if elements >>
+}
+<% set arguments %><% for x in operands %><< "nullptr" if x.k == elements else "x%d" % x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %><% endset %>
+
 extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     const __grid_constant__ TensorMap image, const __grid_constant__ TensorMap weights,
     <% for x in operands %><< "const __grid_constant__ TensorMap elements" if x.k == elements else "const %s* x%d" % (x.type, x.k) >>, <% endfor %>
     <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %><< "Out*" if planes else "const __grid_constant__ TensorMap" >> output, Sizes g, Steps steps)
 {
-    const Epilogue epilogue{<% for x in operands %><< "nullptr" if x.k == elements else "x%d" % x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
+    const Epilogue epilogue{<< arguments >>steps};
+    << "const TensorMap& elements = image;  // there are none" if not elements >>
     extern __shared__ __align__(128) unsigned char shared[];
     T* const images = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     T* const filters = images + image_stages * image_stage;
-    __shared__ MBarrier full_image[image_stages], empty_image[image_stages], full[weight_stages], empty[weight_stages];
-    << "__shared__ MBarrier full_parts[2];" if elements >>
+    __shared__ MBarrier full_image[image_stages], empty_image[image_stages], full[weight_stages], empty[weight_stages], full_parts[2];
     if (threadIdx.x == 0) {
-        << "for (int i = 0; i < 2; ++i) mbarrier_init(&full_parts[i], 1);" if elements >>
+        for (int i = 0; i < 2 * loads; ++i) mbarrier_init(&full_parts[i], 1);
         for (int i = 0; i < image_stages; ++i) mbarrier_init(&full_image[i], 1), mbarrier_init(&empty_image[i], 8);
         for (int i = 0; i < weight_stages; ++i) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], 8);
         fence_mbarrier_init();
@@ -104,22 +114,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
         if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
     };
     T* const own_parts = filters + weight_stages * weight_stage + group * parts * part_size;
-    const auto load = [&](int image_number, int filter) -> Operands {
-        return {<% for x in operands %><< "0" if x.k == elements else "cast<%s>(*epilogue.at%d(image_number, 0, filter))" % (x.compute, x.k) >>, <% endfor %>};
-    };
     float sums[halves][tile_n / 2];
     for (int iteration = 0, number = 0, k_block = 0; ScheduledTile(iteration).there(g); ++iteration) {
         const ScheduledTile tile(iteration);
         const int last = tile.own_band(g, group), column = tile.column(g), image_number = last / g.of_image;
         const int within = last % g.of_image, first_row = within / g.segments * band, first_pixel = within % g.segments * 64;
-<% if elements %>
-        if (threadIdx.x % 128 == 0) {
+        if (loads && threadIdx.x % 128 == 0) {
             wait_stores_read<0>();  // the parts may be written again
             mbarrier_arrive_expecting(&full_parts[group], parts * band * slot * line * int(sizeof(T)));
             for (int i = 0; i < parts; ++i)
                 copy_tile(own_parts + i * part_size, elements, {image_number, first_row, first_pixel, column + i * line}, &full_parts[group]);
         }
-<% endif %>
         for (int i = 0; i < g.k_blocks; ++i, ++k_block) {
             const int of_image = k_block % image_stages;
             T* const own = images + of_image * image_stage + group * lines * line;
@@ -156,23 +161,23 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
             Operands of[part_n / 8][2];
 #pragma unroll
             for (int i = 0; i < part_n / 4; ++i)
-                of[i / 2][i % 2] = load(image_number, minimum(column + x + i / 2 * 8 + 2 * q + i % 2, g.filters - 1));
-<% if elements %>
-            if (x == 0) mbarrier_wait(&full_parts[group], iteration % 2);
-<% else %>
-            << "if (threadIdx.x % 128 == 0) wait_stores_read<0>();" if not planes >>
-            barrier_sync(1 + group, 128);  // the part may be written again
-<% endif %>
+                of[i / 2][i % 2] = load_operands(epilogue, image_number, minimum(column + x + i / 2 * 8 + 2 * q + i % 2, g.filters - 1));
+            if constexpr (loads) {
+                if (x == 0) mbarrier_wait(&full_parts[group], iteration % 2);
+            } else {
+                << "if (threadIdx.x % 128 == 0) wait_stores_read<0>();" if not planes >>
+                barrier_sync(1 + group, 128);  // the part may be written again
+            }
 #pragma unroll
             for (int i = 0; i < part_n / 4 * halves; ++i) {
                 const int half = i / (part_n / 4), eight = i % (part_n / 8), lower = i / (part_n / 8) % 2;
                 const int at = 64 * half + 16 * warp + 8 * lower + row;
                 alignas(4) Out two[2];
-                << "*(unsigned*)two = *(const unsigned*)(part + at * line + (eight ^ row) * 8 + 2 * q);" if elements >>
+                if constexpr (loads) *(unsigned*)two = *(const unsigned*)(part + at * line + (eight ^ row) * 8 + 2 * q);
 #pragma unroll
                 for (int j = 0; j < 2; ++j) {
                     Operands own = of[eight][j];
-                    << "own.a%d = cast<decltype(own.a%d)>(two[j]);" % (elements, elements) if elements >>
+                    if constexpr (loads) set_element(own, two[j]);
                     two[j] = epilogue(sums[half][x / 2 + eight * 4 + lower * 2 + j], own);
                 }
 <% if planes %>

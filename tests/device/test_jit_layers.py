@@ -10,8 +10,11 @@ import pytest
 from convolution_support import Definition
 
 import cukern as ck
+from cukern.device import kernels_only
 from cukern.launch.family import STAND_IN
 from cukern.nn.convolution.families import CONVOLUTION
+
+HELD_BACK = pytest.mark.unchecked_only("checked launches compute convolutions at once")
 
 
 def relu(y: Any) -> Any:
@@ -25,7 +28,7 @@ def drawn(*shape: int, seed: int = 0) -> np.ndarray:
 #: What follows a convolution: a number for each channel, each channel of each image, and each element.
 Followed = Callable[[Any, Any, Any, Any], Any]
 ALONG: Followed = lambda y, s, t, r: relu(y * s + 0.25)  # noqa: E731
-#: Options, taps, what follows, and the launches on the host, where the kernels of windows have no residual, and those of
+#: Options, taps, what follows, and the launches on the host, where kernels of windows have no residual, and those of
 #: depthwise ones nothing that follows.
 CASES: dict[str, tuple[dict[str, Any], int, Followed, int]] = {
     "channels": ({"padding": 1}, 3, ALONG, 1),
@@ -49,10 +52,11 @@ def test_values_and_launches(device: ck.Device, name: str) -> None:
     f = ck.jit(lambda x, w, *operands: follow(ck.nn.conv2d(x, w, **options), *operands))
     for _ in range(4):
         np.testing.assert_allclose(f(*given).numpy(), follow(y, *operands), rtol=1e-5, atol=1e-5)
-    if device.kind == "host":
+    if device.kind == "host" and not kernels_only.active():
         assert len(f.launches(*given)) == launches
 
 
+@HELD_BACK
 @pytest.mark.parametrize(("filters", "fields"), [(72, {"halves": 2}), (136, {"halves": 1, "tile_n": 128})])
 def test_residuals_of_bands_are_loaded_by_maps(
     device: ck.Device, filters: int, fields: dict[str, int]
@@ -106,7 +110,8 @@ def test_norms_and_what_is_around_them(device: ck.Device) -> None:
     for _ in range(4):
         np.testing.assert_allclose(batch(*given).numpy(), scaled, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(group(*given).numpy(), z / (1 + np.exp(-z)) + 1, rtol=1e-5, atol=1e-5)
-    assert len(batch.launches(*given)) == 1
+    if not kernels_only.active():
+        assert len(batch.launches(*given)) == 1
     assert [one.name for one in group.launches(*given)] == ["convolution", "channel_norm", "silu_add"]
 
 

@@ -134,7 +134,7 @@ def _in_trace(
         waiting: Array | None = trace().called("channel_norm", there, (problem, eps), problem.made)
         if waiting is not None:
             return waiting
-    y, statistics = made(name, _launched, problem, eps, *arrays)
+    y, statistics = made("channel_norm", _launched, problem, eps, *arrays)
     return _recorded(name, problem, arrays[:3], arrays[3:], eps, y, statistics, tracking)
 
 

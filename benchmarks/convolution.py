@@ -17,7 +17,7 @@ import numpy as np
 from measure import Benchmark, torch
 
 import cukern as ck
-from cukern.nn.convolution.families import convolve, weights_gradient
+from cukern.nn.convolution.families import convolution, weights_gradient
 from cukern.nn.convolution.problem import Windows
 
 
@@ -112,8 +112,8 @@ def own(case: Case, x: ck.Array, w: ck.Array, dy: ck.Array) -> list[Callable[[],
     two = (case.kernel,) * 2
     windows = Windows((case.stride,) * 2, (case.padding,) * 2, (1, 1), case.groups)
     return [
-        lambda: convolve(x, w, (), windows, (case.output,) * 2, False, case.last),
-        lambda: convolve(dy, w, (), windows, (case.size,) * 2, True, case.last),
+        lambda: convolution(x, w, (), windows, (case.output,) * 2, False, case.last),
+        lambda: convolution(dy, w, (), windows, (case.size,) * 2, True, case.last),
         lambda: weights_gradient(dy, x, windows, two, case.last),
     ]
 

@@ -126,6 +126,8 @@ class Function:
 
     # Whether backward never writes to its gradients, which may then be shared constants.
     _only_reads = False
+    # Whether forward returns new arrays, which may wait in a trace; the trace repeats others as they are.
+    _waits = False
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refuse to make an object, which a call like a function's would."""
@@ -170,7 +172,7 @@ class Function:
         """
         if levels and (level := level_of(pytree.leaves(args))) is not None:
             return called(level, _vmapped, cls.apply, args, {})
-        if traced_threads and state.fusing is None and (traced := trace()) is not None:
+        if traced_threads and not cls._waits and state.fusing is None and (traced := trace()) is not None:
             return traced.call(cls.apply, args, {})
         active = state.active if opened else ()
         if not active and state.fusing is None:
@@ -494,7 +496,7 @@ def _record(
             outputs.append(old)
             forms.append(None)
             continue
-        new = old._alias()
+        new = old if cls._waits else old._alias()
         form = new._layout or new._planned()
         outputs.append(new)
         forms.append(form)

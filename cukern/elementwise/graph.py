@@ -29,12 +29,12 @@ class Node:
 
     Attributes:
         kind: ``"input"``, ``"view"``, ``"table"``, ``"pieces"``, ``"scalar"``, ``"constant"``, ``"cast"``, ``"call"``,
-            ``"picked"``, ``"product"``, ``"gathered"`` or ``"reduced"``.
+            ``"picked"``, ``"product"``, ``"called"``, ``"gathered"`` or ``"reduced"``.
         row: the row of a call.
         args: the operands; of what is picked the table, and the place, in elements from the table's first one.
         dtype: the dtype of the value.
         value: the number of an input, a table or a scalar; the value of a constant; the factors of a product;
-            a :class:`View`; :class:`Pieces`; :class:`Gathered`; a :class:`Stage`.
+            a :class:`View`; :class:`Pieces`; :class:`Called`; :class:`Gathered`; a :class:`Stage`.
         weak: whether it takes the dtype of the other operands, as a Python number does.
     """
 
@@ -709,7 +709,7 @@ def _viewed(x: Expr, step: Moved | Indexed, what: str) -> Expr:
     shape, views = step.shape(x.shape), {}
     x.shared = True
     for leaf in order([x.node]):
-        if leaf.kind in ("product", "gathered"):
+        if leaf.kind in ("product", "called", "gathered"):
             raise NotFused(f"{what} of a {leaf.kind} array")
         if leaf.kind == "pieces":
             if not isinstance(step, Indexed):
@@ -910,14 +910,35 @@ def product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     return (*batch, *a[-2:-1], *b[1:][-1:])
 
 
+class Called(NamedTuple):
+    """A call of a function whose launch may compute what follows, too, as that of a product does.
+
+    Attributes:
+        function: the name of one that takes arrays and then what else is given; by this name with ``_plan`` behind it
+            there is one that plans the launch with what follows.
+        arrays: their numbers.
+        given: the other arguments.
+        shape: of the result.
+    """
+
+    function: str
+    arrays: tuple[int, ...]
+    given: tuple[Any, ...]
+    shape: tuple[int, ...]
+
+    def node(self, dtype: DType) -> Node:
+        """The node of the result's elements."""
+        return _node("called", dtype, value=self)
+
+
 def product_node(dtype: DType, factors: Sequence[Factor]) -> Node:
     """The node of a product."""
     return _node("product", dtype, value=tuple(factors))
 
 
 def products_of(nodes: Sequence[Node]) -> list[Node]:
-    """The products that expressions read."""
-    return [node for node in order(nodes) if node.kind == "product"]
+    """The products that expressions read, and the calls."""
+    return [node for node in order(nodes) if node.kind in ("product", "called")]
 
 
 def gathers_of(nodes: Sequence[Node]) -> list[Node]:
@@ -931,7 +952,10 @@ def picked_of(nodes: Sequence[Node]) -> list[Node]:
 
 
 def product_shape_of(node: Node) -> tuple[int, ...]:
-    """The shape of a product."""
+    """The shape of a product, or of a call."""
+    if node.kind == "called":
+        shape: tuple[int, ...] = node.value.shape
+        return shape
     return product_shape(*(factor.in_product for factor in node.value))
 
 

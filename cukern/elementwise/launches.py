@@ -53,6 +53,8 @@ from .staged import GATHERS, Gathers, RowProgram, Rows, SegmentProgram, reshaped
 
 #: Results of one kernel.
 MOST_OUTPUTS = 16
+#: Nodes whose lines are those of what computes them.
+_APART = ("product", "called")
 #: The number of a product among the inputs of what reads it in one launch.
 _PRODUCT = 1 << 24
 
@@ -198,7 +200,7 @@ class Launches(trace_hooks.Trace):
         """The lines of the program that arrays come of, and the present one, if they are noted."""
         if not self._lines:
             return ()
-        waiting = [one for one in map(expression, arrays) if one is not None and one.node.kind != "product"]
+        waiting = [one for one in map(expression, arrays) if one is not None and one.node.kind not in _APART]
         found = dict.fromkeys(line for one in waiting for line in one.lines)
         return (*found, *(() if (here := trace_hooks.user_line()) in found else (here,)))
 
@@ -248,13 +250,7 @@ class Launches(trace_hooks.Trace):
 
         Products are computed, and gathered rows but those that a kernel of rows of the shape ``gathered`` can read.
         """
-        there = {}
-        for node in order(nodes):
-            x = self._there(node)
-            if x is not None:
-                out = node.value.out if node.kind == "reduced" else x.shape
-                there[node] = reshaped(self.number(x), x.shape, out, x.dtype)
-        rest = substitute(nodes, there) if there else nodes
+        rest = self._of_values(nodes)
         read = gathers_of(rest)
         apart = [*products_of(rest), *[x for x in read if gathered is None or not x.value.within(gathered)]]
         if apart:
@@ -267,6 +263,16 @@ class Launches(trace_hooks.Trace):
                     self._multiply(node)
             return self.reused(rest, gathered)
         return rest
+
+    def _of_values(self, nodes: Sequence[Node]) -> Sequence[Node]:
+        """The nodes with the arrays that hold the values of some of them in place of these."""
+        there = {}
+        for node in order(nodes):
+            x = self._there(node)
+            if x is not None:
+                out = node.value.out if node.kind == "reduced" else x.shape
+                there[node] = reshaped(self.number(x), x.shape, out, x.dtype)
+        return substitute(nodes, there) if there else nodes
 
     def _there(self, node: Node) -> Array | None:
         """The array that holds the value of a node, if there is one."""
@@ -379,9 +385,9 @@ class Launches(trace_hooks.Trace):
 
     def _of_product(self, one: Expression) -> Array | None:
         """The array of a product, or of what alone reads one where one launch is faster; None of other expressions."""
-        node, shape = one.node, one.layout.shape
-        products = [each for each in products_of((node,)) if self._there(each) is None]
-        if (products and node is products[0]) or (node.kind == "gathered" and self._there(node) is None):
+        (node,), shape = self._of_values((one.node,)), one.layout.shape
+        products = products_of((node,))
+        if node in products or node.kind == "gathered":
             return self._given(one, self._multiply(node))
         alone = [
             each for each in products if product_shape_of(each) == shape and self._reads_alone(one, each)
@@ -395,14 +401,16 @@ class Launches(trace_hooks.Trace):
             (rest,) = self.reused((rest,))
         with tracing(self.name, self._shapes):
             program, inputs, scalars, views = self._compact((rest,))
-        factors, transposed = self._factors(own)
+        function, factors, given = self._factors(own)
         others = self._operands([k for k in inputs if k != _PRODUCT], views)
         kernel = Kernel(program, [*factors, *others], [self._numbers[k] for k in scalars])
-        plan = FUNCTIONS["product_plan"](program, inputs.index(_PRODUCT), kernel.arrays, transposed)
-        if plan is None:
-            return None
         lines = tuple(dict.fromkeys((*self._multiplied[own][1], *one.lines)))
-        return self._given(one, self._single(kernel, plan, program.name, (), lines))
+        with trace_hooks.suspended(self), tape.stop_recording(), matmul_precision(self.precision):
+            plan = FUNCTIONS[f"{function}_plan"](program, inputs.index(_PRODUCT), kernel.arrays, given)
+            if plan is None or plan.layouts[0] is not one.layout:
+                return None
+            name = program.name if own.kind == "product" else f"{function}_{program.name}"
+            return self._given(one, self._single(kernel, plan, name, (), lines))
 
     def _pick(self, node: Node, lines: tuple[str, ...]) -> Array:
         """The array of elements that are picked, computed by itself."""
@@ -428,24 +436,31 @@ class Launches(trace_hooks.Trace):
             if other is not one
         )
 
-    def _factors(self, product: Node) -> tuple[list[Operand], bool]:
-        """The factors of a product, and whether the second is transposed."""
-        arrays = [self._array(one.node.value) for one in product.value]
-        return [Operand(x, None, x) for x in arrays], product.value[1].swapped
+    def _factors(self, product: Node) -> tuple[str, list[Operand], Any]:
+        """The factors of a product, and whether the second is transposed; or a function, its arrays, and what else."""
+        if product.kind == "called":
+            function, numbers, given, _ = product.value
+        else:
+            numbers = [one.node.value for one in product.value]
+            function, given = "product", product.value[1].swapped
+        return function, [Operand(x, None, x) for x in map(self._array, numbers)], given
 
     def _multiply(self, product: Node) -> Array:
-        """The array of a product or of gathered rows, computed by itself."""
+        """The array of a product, a call or gathered rows, computed by itself."""
         if product.kind == "gathered":
             rows = self._array(product.value.array), self._array(product.value.indices), 0
             with tape.stop_recording():
                 y: Array = self.call(FUNCTIONS["take"], rows, {}, self._multiplied[product][1])
             self._products[product] = y
             return y
-        operands, transposed = self._factors(product)
-        arrays = tuple([one.array for one in operands])
-        function = FUNCTIONS["matmul_transposed" if transposed else "matmul"]
+        name, operands, given = self._factors(product)
+        args: tuple[Any, ...] = tuple([one.array for one in operands])
+        if product.kind == "called":
+            args = *args, *given
+        else:
+            name = "matmul_transposed" if given else "matmul"
         with tape.stop_recording(), matmul_precision(self.precision):
-            y = self.call(function, arrays, {}, self._multiplied[product][1])
+            y = self.call(FUNCTIONS[name], args, {}, self._multiplied[product][1])
         self._products[product] = y
         return y
 

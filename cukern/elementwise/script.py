@@ -6,7 +6,8 @@ import math
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 from .. import pytree
 from ..array import Array
@@ -64,7 +65,7 @@ class Launch(NamedTuple):
 
 
 class Single(NamedTuple):
-    """A launch of a reduction or of a product with what follows it, whose result is one new array.
+    """A launch of a reduction, or of a product or a call with what follows it, whose result is one new array.
 
     Attributes:
         others: what else the plan takes.
@@ -80,6 +81,26 @@ class Single(NamedTuple):
         """Launch, and put the result into its slot."""
         arrays = [one.of(values) for one in self.reads]
         values[self.slot] = self.plan.run(arrays, self.numbers, *self.others)
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """A call with what follows it as the plan of a :class:`Single`.
+
+    Attributes:
+        function: of arrays, numbers and what else is given.
+        layouts: that of its result.
+    """
+
+    function: Callable[..., Array]
+    given: tuple[Any, ...]
+    layouts: tuple[Layout, ...]
+    ready: ClassVar[None] = None
+    source: ClassVar[str] = ""
+
+    def run(self, arrays: Sequence[Array], numbers: Sequence[Any]) -> Array:
+        """Call it."""
+        return self.function(arrays, numbers, *self.given)
 
 
 class InPlace(NamedTuple):

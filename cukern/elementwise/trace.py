@@ -29,6 +29,7 @@ from ..kernel.plan import BoundLaunch, one_device
 from ..kernel.strides import Strides, broadcast_steps, broadcasts
 from .boxes import Box, around, box_of, common
 from .graph import (
+    Called,
     Expr,
     Factor,
     Gathered,
@@ -391,23 +392,50 @@ class Trace(Launches):
             b: the right one.
             transposed: whether the right one's transpose is multiplied.
         """
-        if get_matmul_precision() != self.precision:
-            self.script.open = self.script.open or "it multiplies with another precision than its caller"
+        if not self._multiplies_later():
             return None
         if not isinstance(a, Array) or not isinstance(b, Array) or min(a.ndim, b.ndim) < 2:
             return None
-        if a.device is not b.device or a.dtype != b.dtype or a.dtype not in FLOATS or kernels_only.active():
+        if a.device is not b.device or a.dtype != b.dtype or a.dtype not in FLOATS:
             return None
         factors = []
         for x, swapped in ((a, False), (b, transposed)):
             deferred.computed(x)
             factors.append(Factor(input_node(self.number(x), x.dtype), x.shape, swapped))
-        node, lines = product_node(a.dtype, factors), self.lines_of([a, b])
+        node = product_node(a.dtype, factors)
         try:
             own = fresh_layout(a.device, a.dtype, product_shape_of(node))
         except ValueError:
             return None
-        result = self._pending(Expression(self, node, own, _both((a,), (b,)), 1, lines=lines))
+        return self._awaited(node, own, (a, b), (a, b))
+
+    def called(self, name: str, arrays: Sequence[Array], given: tuple[Any, ...], own: Layout) -> Array | None:
+        """The result of a function whose launch may compute what follows, pending; None if it is to be called at once.
+
+        Args:
+            name: see :class:`.Called`.
+            arrays: its first arguments.
+            given: the others.
+            own: the layout of the result.
+        """
+        if not self._multiplies_later():
+            return None
+        for x in arrays:
+            deferred.computed(x)
+        of = Called(name, tuple(map(self.number, arrays)), given, own.shape)
+        return self._awaited(of.node(own.dtype), own, arrays, arrays)
+
+    def _multiplies_later(self) -> bool:
+        """Whether a product computed later is as it would be now."""
+        if get_matmul_precision() != self.precision:
+            self.script.open = self.script.open or "it multiplies with another precision than its caller"
+            return False
+        return not kernels_only.active()
+
+    def _awaited(self, node: Node, own: Layout, of: Sequence[Array], reads: Sequence[Array]) -> Array:
+        """The array of a product, a call or gathered rows, pending."""
+        lines = self.lines_of(of)
+        result = self._pending(Expression(self, node, own, _both((), tuple(reads)), 1, lines=lines))
         self._multiplied[node] = weakref.ref(result), lines
         return result
 
@@ -416,11 +444,8 @@ class Trace(Launches):
         deferred.computed(x)
         deferred.computed(indices)
         of = Gathered(self.number(x), self.number(indices), (indices.shape[0], *x.shape[1:]))
-        node, lines = of.node(x.dtype), self.lines_of([x, indices])
         own = fresh_layout(x.device, x.dtype, of.shape)
-        result = self._pending(Expression(self, node, own, _both((x,), (indices, given)), 1, lines=lines))
-        self._multiplied[node] = weakref.ref(result), lines
-        return result
+        return self._awaited(of.node(x.dtype), own, (x, indices), (x, indices, given))
 
     def picked(self, x: Array, places: Callable[[Strides], Array]) -> Array:
         """Elements of an array, pending.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple
@@ -100,6 +101,8 @@ class Family(Generic[P]):
         self._plans: tuple[Cache[P, Plan], Cache[P, Plan]] = Cache(), Cache()
         #: Whether a variant computes a problem, where that was asked.
         self._computes: Cache[P, bool] = Cache()
+        #: See :meth:`seconds`.
+        self._seconds: Cache[P, float] = Cache()
         self._only: _Only | None = None
         FAMILIES[name] = self
 
@@ -123,6 +126,14 @@ class Family(Generic[P]):
                 plan = config.plan(problem, limits)
                 plans.keep(problem, plan)
         return plan
+
+    def seconds(self, problem: P) -> float:
+        """The time of what computes a problem, measured or predicted; infinite if no variant does."""
+        found = self._seconds.get(problem)
+        if found is None:
+            chosen = [one.seconds for one in self._candidates(problem) if one.chosen]
+            found = self._seconds.keep(problem, min(chosen, default=math.inf))
+        return found
 
     def known(self, problem: P) -> Plan | None:
         """What computes a problem, if it has been chosen before and nobody asks why."""
@@ -214,14 +225,14 @@ class Family(Generic[P]):
                 raise ValueError(
                     f"only: {' and '.join(names)} of {self.name}: no constant {field!r}; there are {', '.join(known)}"
                 )
-        before, plans = (self._plans, self._computes, self._only), dict(kept(self.name))
-        self._plans, self._computes = (Cache(), Cache()), Cache()
+        before, plans = (self._plans, self._computes, self._seconds, self._only), dict(kept(self.name))
+        self._plans, self._computes, self._seconds = (Cache(), Cache()), Cache(), Cache()
         kept(self.name).clear()
         self._only = _Only(names, limits, fields, Used())
         try:
             yield self._only.used
         finally:
-            self._plans, self._computes, self._only = before
+            self._plans, self._computes, self._seconds, self._only = before
             kept(self.name).clear()
             kept(self.name).update(plans)
 

@@ -10,6 +10,7 @@ from .. import namespace as ops
 from ..array import Array
 from ..array.batched import Level
 from ..array.creation import ones, zeros
+from ..array.deferred import trace, traced_threads
 from ..array.layout import Layout
 from ..array.mapping import looped, mapped
 from ..autodiff import tape
@@ -136,7 +137,8 @@ def batch_norm(
             return _empty(problem, x, weight, bias, activation)
         if key is not None:
             _checked.keep(key, problem)
-    if not training and tape.recording(moments):  # type: ignore[arg-type]
+    waits = traced_threads and trace() is not None  # then it is a part of what is around it
+    if not training and (waits or tape.recording(moments)):  # type: ignore[arg-type]
         y = composed(problem, x, weight, bias, moments, eps)
     else:
         y = normalized(name, problem, x, weight, bias, eps, moments, momentum)

@@ -77,7 +77,7 @@ def test_images_of_another_order_than_the_result(used: Used) -> None:
         (innermost(x), dy, False),
         (x[..., ::-1], dy, True),
     ):
-        found = families.convolve(image, w, (), windows, (5, 6), False, last)
+        found = families.convolution(image, w, (), windows, (5, 6), False, last)
         close(found, sized(Definition(2).forward, image, w), TRANSFORMED)
         found = families.weights_gradient(output, image, windows, (3, 3), last)
         close(found, sized(lambda d, own: Definition(2).weights(d, own, (3, 3)), dy, image), TRANSFORMED)

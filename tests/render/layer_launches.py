@@ -286,7 +286,11 @@ def launch_convolution(dtype: Any) -> None:
     windows = Windows((1, 1), (1, 1), (1, 1), 64)
     for name in DEPTHWISE_WEIGHTS.variants:  # both arrays with channels innermost
         run_only(DEPTHWISE_WEIGHTS, name, partial(weights_gradient, image, image, windows, (3, 3), True))
-    if not narrow:
+    if narrow:
+        weight, each = arrays(dtype, (64, 64, 3, 3), (2, 64, 1, 1))
+        then = ck.jit(lambda x, w, t: ck.relu(ck.nn.conv2d(x, w, padding=1) * 2 + t + x))
+        run_only(CONVOLUTION, "tma bands", partial(then, image, weight, each))
+    else:
         with ck.matmul_precision("tf32"):
             for family in dense:
                 given = arrays(dtype, (2, 64, 6, 14), (64, 64, 3, 3))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from ...array.mapping import looped, mapped
 from ...autodiff import tape
 from ...cache import Cache
 from ...elementwise.operands import recorded_many
+from ...kernel import plan
 from ...kernel.strides import broadcast_shapes
 from ...random import Generator
 from ...transforms import vjp
@@ -99,13 +101,8 @@ def _computed(
         return along(lambda *own: composed(call, *own)[:2], arrays, tangents)
 
     with tape.stop_recording():
-        bits = dtypes.info(arrays[0].dtype).narrow
-        blocks = None if mask is None else masks.mask_blocks(mask, bits)
-        call = form.call(arrays, starts, blocks)
-        if form.options.condition is not None:
-            blocks = condition_blocks(call, bits)
-            call = call._replace(blocks=blocks)
-        made, statistics = forward(call)
+        launch = partial(plan.made, "attention", _launched) if form.draw is None else _launched
+        made, statistics, blocks = launch(form, starts, arrays, mask)
         lse = statistics[..., 0]
     if tracking is not None:
         _, keys, tapes = tracking
@@ -122,6 +119,19 @@ def _computed(
                 _operations.keep(known, operation)
         tape.record_tracked(operation, keys, (made, lse), saved, tapes)
     return made, lse
+
+
+def _launched(
+    form: _Form, starts: tuple[Array | None, Array | None], arrays: Sequence[Array], mask: Array | None
+) -> tuple[Array, Array, masks.Blocks | None]:
+    """The result, its statistics, and what a mask or a condition has in blocks."""
+    bits = dtypes.info(arrays[0].dtype).narrow
+    blocks = None if mask is None else masks.mask_blocks(mask, bits)
+    call = form.call(arrays, starts, blocks)
+    if form.options.condition is not None:
+        blocks = condition_blocks(call, bits)
+        call = call._replace(blocks=blocks)
+    return *forward(call), blocks
 
 
 #: What tapes record of calls without dropout, by what is asked for and by the layouts of arrays.
@@ -150,7 +160,8 @@ def _gradients(
     def kernels() -> list[Array | None]:
         # The arrays' kernel sums over whole batches, which packed sequences are not, and has no sums for tables.
         own = 3 if call.options.packed else len(arrays) - len(call.tables)
-        found = backward(call, made, statistics, of_made, of_lse, wanted[:own])
+        launch = partial(plan.made, "gradient of attention", backward) if call.draw is None else backward
+        found = launch(call, made, statistics, of_made, of_lse, wanted[:own])
         rest = [i for i in range(own, len(arrays)) if wanted[i]]
         if not rest:
             return [*found, *[None] * (len(arrays) - own)]

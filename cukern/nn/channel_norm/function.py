@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...array import Array
-from ...array.deferred import about_to_write
+from ...array.deferred import Deferred, about_to_write, trace, traced_threads
 from ...array.layout import ALIGNMENT, Layout, layout
 from ...autodiff import tape
+from ...elementwise.operands import public
+from ...elementwise.program import Program
+from ...elementwise.script import CallPlan
 from ...errors import LaunchError
 from ...function import stop_gradient
+from ...kernel.plan import made
 from ...launch.family import Family
 from .. import fused
 from . import reference
@@ -45,6 +49,7 @@ def layouts_of(*arrays: object) -> tuple[Layout | None, ...] | None:
         if (
             own is not None
             and own.on_host
+            and not isinstance(one, Deferred)
             and one._memory is None
             and one._ndarray.__array_interface__["data"][0] % ALIGNMENT
         ):
@@ -77,14 +82,30 @@ def normalized(
     if moves:
         about_to_write(*moments)
         _require_apart(name, (*moments, by, *primals))
-    plan = CHANNEL_NORM(problem)
     y: Array
+    if traced_threads and not moves and trace() is not None:
+        return _in_trace(name, problem, (*primals, *moments), eps, tracking)
+    plan = CHANNEL_NORM(problem)
     try:
         y, statistics = plan(x, weight, bias, *moments, by, eps, number)
     finally:  # a kernel that fails may already have written
         for one in moments if moves else ():
             if one is not None:
                 one._bump(name)
+    return _recorded(name, problem, primals, moments, eps, y, statistics, tracking)
+
+
+def _recorded(
+    name: str,
+    problem: ChannelNorm,
+    primals: tuple[Array | None, ...],
+    moments: tuple[Array | None, ...],
+    eps: float,
+    y: Array,
+    statistics: Array | None,
+    tracking: Any,
+) -> Array:
+    """The result, on the tapes that track what it was made of."""
     if tracking is not None:
 
         def kernels(
@@ -104,6 +125,52 @@ def normalized(
     return y
 
 
+def _in_trace(
+    name: str, problem: ChannelNorm, arrays: tuple[Array | None, ...], eps: float, tracking: Any
+) -> Array:
+    """The normalized array, of which an activation that follows may be a part, or on tapes."""
+    if tracking is None and problem.activation is None:
+        there = [one for one in arrays if one is not None]
+        waiting: Array | None = trace().called("channel_norm", there, (problem, eps), problem.made)
+        if waiting is not None:
+            return waiting
+    y, statistics = made("channel_norm", _launched, problem, eps, *arrays)
+    return _recorded(name, problem, arrays[:3], arrays[3:], eps, y, statistics, tracking)
+
+
+def _launched(problem: ChannelNorm, eps: float, *arrays: Array | None) -> tuple[Array, Array | None]:
+    """The result and statistics of arrays of a problem, which may be aligned otherwise than its own."""
+    x, weight, bias, mean, variance = layouts_of(*arrays) or (None,) * 5
+    assert x is not None
+    own = problem._replace(x=x, weight=weight, bias=bias, mean=mean, variance=variance)
+    result: tuple[Array, Array | None] = CHANNEL_NORM(own)(*arrays, None, eps, 0.0)
+    return result
+
+
+@public
+def channel_norm(*given: Any) -> Array:
+    """The normalized first one of the arrays of a problem, which it and eps follow."""
+    *arrays, problem, eps = given
+    rest = iter(arrays)
+    fields = problem.x, problem.weight, problem.bias, problem.mean, problem.variance
+    return _launched(problem, eps, *[None if one is None else next(rest) for one in fields])[0]
+
+
+def _activated(arrays: Sequence[Array], numbers: Sequence[Any], problem: ChannelNorm, eps: float) -> Array:
+    return channel_norm(*arrays, problem, eps)
+
+
+@public
+def channel_norm_plan(
+    prog: Program, at: int, arrays: Sequence[Array], given: tuple[ChannelNorm, float]
+) -> CallPlan | None:
+    """What computes both a norm and what follows it, if that is an activation; else None."""
+    problem, eps = given
+    if len(prog.inputs) > 1 or prog.scalars or prog.outputs[0].dtype != problem.dtype:
+        return None
+    return CallPlan(_activated, (problem._replace(activation=prog), eps), problem.results)
+
+
 def _gradients(
     problem: ChannelNorm,
     dy: Array,
@@ -116,7 +183,10 @@ def _gradients(
     """The gradients of x, weight and bias that are wanted; else None."""
     layouts: Any = layouts_of(x, dy)
     asked = problem._replace(x=layouts[0], dy=layouts[1], wanted=tuple(wanted))
-    return GRADIENT(asked)(x, dy, weight, bias, statistics)
+    gradients: Sequence[Array | None] = made(
+        "gradient of channel norm", GRADIENT(asked), x, dy, weight, bias, statistics
+    )
+    return gradients
 
 
 def _require_apart(name: str, arrays: Sequence[Array | None]) -> None:

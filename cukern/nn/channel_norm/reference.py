@@ -53,7 +53,8 @@ def composed(
             x = ops.reshape(x, shape)
         apart = ops.subtract(x, ops.mean(x, axis=together, keepdims=True))
         variance = ops.mean(ops.square(apart), axis=together, keepdims=True)
-    y = ops.reshape(ops.divide(apart, ops.sqrt(ops.add(variance, eps))), problem.x.shape)
+    y = ops.multiply(apart, ops.rsqrt(ops.add(variance, eps)))
+    y = y if problem.groups is None else ops.reshape(y, problem.x.shape)
     y = y if weight is None else ops.multiply(y, beside(problem, weight))
     y = ops.astype(y if bias is None else ops.add(y, beside(problem, bias)), problem.dtype)
     return y if problem.activation is None else evaluate(problem.activation, (y,))[0]

@@ -9,11 +9,16 @@ from typing import Any
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
+from ...array.deferred import trace, traced_threads
 from ...array.layout import Layout, is_aligned, layout
 from ...device.precision import get_matmul_precision
+from ...elementwise.operands import public
 from ...elementwise.program import Program
-from ...kernel.plan import one_device
+from ...elementwise.script import CallPlan
+from ...kernel.plan import made, one_device
+from ...launch import cost
 from ...launch.family import Family
+from ...linear.epilogue import of_sum
 from . import depthwise, depthwise_gradients, reference, samples, splitting
 from .gradients import PortableWeights, SimtWeights, TensorCoresWeights, TmaWeights
 from .panels import Panels, PanelsWeights
@@ -86,7 +91,8 @@ def _layouts_of(*arrays: Array) -> list[Layout]:
     return found
 
 
-def convolve(
+@public
+def convolution(
     x: Array,
     weights: Array,
     operands: Sequence[Array],
@@ -95,34 +101,125 @@ def convolve(
     transposed: bool,
     channels_last: bool,
     epilogue: Program | None = None,
+    numbers: Sequence[Any] = (),
 ) -> Array:
     """The convolution of an image, or if ``transposed`` the gradient of a convolution's image.
+
+    In a trace one without epilogue waits for what follows it.
 
     Args:
         x: the image, or the output's gradient.
         weights: the filters.
-        operands: of the epilogue, one number a channel of the result each.
+        operands: of the epilogue, of shape (filters,), (batch, filters), or that of the result, as which it lies then.
         windows: how the windows lie.
         size: of the result, along its axes of pixels.
         transposed: whether the image's gradient is computed.
         channels_last: whether the channels of the result lie innermost in memory.
-        epilogue: makes an element of the result of one of the convolution and of operands.
+        epilogue: makes an element of the result of one of the convolution, of operands and of numbers.
+        numbers: of the epilogue.
     """
     if weights.device is not x.device or (operands and operands[0].device is not x.device):
         one_device("convolution", (x, weights, *operands))
+    wide = any(one.ndim > 1 for one in operands)
+    reach = tuple([_REACH.get(one.ndim, "elements") for one in operands]) if wide else ()
     problem, family = _convolution(
         *_layouts_of(x, weights),
         *(windows, size, transposed),
-        *(channels_last, epilogue, get_matmul_precision()),
+        *(channels_last, epilogue, get_matmul_precision(), reach),
     )
+    if traced_threads and (active := trace()) is not None:
+        given = (), windows, size, transposed, channels_last
+        waiting = None
+        if family is not None and epilogue is None:
+            waiting = active.called("convolution", (x, weights), given, problem.layout())
+        if waiting is None:
+            own = x, weights, operands, *given[1:], epilogue, numbers
+            waiting = active.call(convolution, own, {})
+        result: Array = waiting
+        return result
     if family is None:
 
         def of_half(part: Array, own: Windows, its_size: tuple[int, ...]) -> Array:
-            return convolve(part, weights, operands, own, its_size, transposed, channels_last, epilogue)
+            return convolution(
+                part, weights, operands, own, its_size, transposed, channels_last, epilogue, numbers
+            )
 
         return splitting.convolution(x, windows, weights.shape[2:], size, transposed, channels_last, of_half)
     plan = family(problem)
-    return plan(x, weights, *map(Array.contiguous, operands))
+    dense = [one.contiguous() if one.ndim in _REACH else one for one in operands]
+    return plan(x, weights, *dense, *numbers)
+
+
+#: What operands of so many axes have a number for.
+_REACH = {1: "channels", 2: "images"}
+
+
+def _followed(
+    arrays: Sequence[Array],
+    numbers: Sequence[Any],
+    shapes: Sequence[tuple[int, ...]],
+    given: tuple[Any, ...],
+    epilogue: Program,
+) -> Array:
+    """A convolution of the first two arrays and what follows it.
+
+    Args:
+        arrays: the image, the weights and the operands.
+        numbers: of the epilogue.
+        shapes: to which operands are reshaped, if at all.
+        given: what :func:`convolution` takes between operands and epilogue.
+        epilogue: see :func:`convolution`.
+    """
+    x, weights, *others = arrays
+    for i, (one, shape) in enumerate(zip(others, shapes, strict=True)):
+        others[i] = ops.reshape(one, shape) if shape else one
+    (windows, size, transposed, last), own = given, (epilogue, numbers)
+    result: Array = convolution(x, weights, others, windows, size, transposed, last, *own)
+    return result
+
+
+@public
+def convolution_plan(
+    prog: Program, at: int, arrays: Sequence[Array], given: tuple[Any, ...]
+) -> CallPlan | None:
+    """What computes both a convolution and what follows it; None if these are separate launches.
+
+    Args:
+        prog: has one output.
+        at: the number of the convolution among its inputs.
+        arrays: the image, the weights, and the other inputs.
+        given: what :func:`convolution` takes behind image and weights.
+    """
+    x, weights, *others = arrays
+    if prog.outputs[0].dtype != x.dtype:
+        return None
+    problem, family = _convolution(*_layouts_of(x, weights), *given[1:], None, get_matmul_precision())
+    found = [_operand(one, problem.layout()) for one in _layouts_of(*others)]
+    shapes = tuple([one for one in found if one is not None])
+    if len(shapes) < len(others) or family is None:
+        return None
+    if family is DEPTHWISE and problem.device.addressable:
+        return None  # choices, as of a clip, keep the host from computing several pixels at a time
+    reach = tuple([_REACH.get(len(shape), "elements") for shape in shapes])
+    if {*reach} - {"channels"}:
+        limits, result = problem.device.properties, problem.layout().nbytes
+        apart = family.seconds(problem) + cost.moving(result, result, limits) + cost.launch(limits)
+        if family.seconds(problem._replace(reach=reach)) > apart:
+            return None
+    return CallPlan(_followed, (shapes, given[1:], of_sum(prog, at)), problem.results)
+
+
+def _operand(one: Layout, result: Layout) -> tuple[int, ...] | None:
+    """To what shape an operand of a result's epilogue is reshaped, () for none; None if it is not taken."""
+    batch, filters, *size = result.shape
+    shape = (1,) * (result.ndim - one.ndim) + one.shape
+    if one is result:
+        return ()
+    if shape == (1, filters, *[1] * len(size)):
+        return (filters,)
+    if shape == (batch, filters, *[1] * len(size)):
+        return (batch, filters)
+    return None
 
 
 @lru_cache(maxsize=8192)
@@ -155,9 +252,21 @@ def weights_gradient(
         channels_last: whether the channels of the result lie innermost in memory.
         dtype: of the result, that of the arrays or of their sums; by default the first.
     """
+    given = output, image, windows, kernel, channels_last, dtype or output.dtype
+    result: Array = made("weights_gradient", _gradient_of_weights, *given)
+    return result
+
+
+def _gradient_of_weights(
+    output: Array,
+    image: Array,
+    windows: Windows,
+    kernel: tuple[int, ...],
+    channels_last: bool,
+    dtype: dtypes.DType,
+) -> Array:
     if image.device is not output.device:
         one_device("convolution", (output, image))
-    dtype = dtype or output.dtype
     problem, family = _weights_gradient(
         *_layouts_of(output, image),
         *(windows, kernel),

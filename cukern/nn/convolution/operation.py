@@ -11,6 +11,7 @@ from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...array.batched import levels
+from ...array.deferred import trace, traced_threads
 from ...array.layout import Layout
 from ...autodiff import tape
 from ...elementwise.function import pulled, pushed
@@ -18,7 +19,7 @@ from ...elementwise.graph import Expr, input_node
 from ...elementwise.program import Derivative, Program, program
 from ...function import Function
 from ..fused import Activation
-from .families import convolve, weights_gradient
+from .families import convolution, weights_gradient
 from .problem import Windows, is_channels_last
 
 
@@ -29,6 +30,7 @@ class _Convolution(Function):
     """
 
     _only_reads = True
+    _waits = True
 
     @staticmethod
     def forward(
@@ -43,7 +45,7 @@ class _Convolution(Function):
         made: Program | None,
     ) -> Array:
         operands = () if bias is None else (bias,)
-        y = convolve(x, weight, operands, windows, size, transposed, last, made)
+        y = convolution(x, weight, operands, windows, size, transposed, last, made)
         needs = ctx.needs_input_grad
         ctx.windows, ctx.transposed, ctx.back = windows, transposed, None
         ctx.made, ctx.own = made, (windows, size, transposed, last)
@@ -73,7 +75,7 @@ class _Convolution(Function):
         recorded = tape.opened or levels
         if g is not None and weight is not None:
             own = windows, image.shape[2:], not transposed, is_channels_last(image), None
-            dx = _Convolution.apply(g, weight, None, *own) if recorded else convolve(g, weight, (), *own)
+            dx = _Convolution.apply(g, weight, None, *own) if recorded else convolution(g, weight, (), *own)
         if g is not None and x is not None:
             compute: Callable[..., Array] = _Weights.apply if recorded else weights_gradient
             pair = (x, g) if transposed else (g, x)
@@ -234,12 +236,15 @@ def applied(
 ) -> Array:
     """The activation of a convolution with a bias, where all arrays have one dtype.
 
-    It is one launch, unless a tape needs what the activation was applied to.
+    It is one launch, unless a tape needs what the activation was applied to. In a trace bias and activation follow it
+    as anything else does.
     """
     args: Sequence[Any] = (windows, size, transposed, _gives_last(x._layout or x._planned(), windows))
-    if bias is None and activation is None:
-        return _Convolution.apply(x, weight, None, *args, None)
-    made = _program(activation, x.dtype, bias is not None)
+    made = None if bias is None and activation is None else _program(activation, x.dtype, bias is not None)
+    if made is None or (traced_threads and trace() is not None):
+        y = _Convolution.apply(x, weight, None, *args, None)
+        y = y if bias is None else y + ops.reshape(bias, (-1, *(1,) * len(size)))
+        return y if activation is None else activation(y)
     if activation is not None and tape.tracked((x, weight, *(() if bias is None else (bias,)))) is not None:
         needs = (True, True)[: 1 + (bias is not None)]
         if 0 in made.backward(needs, (False, True)[: len(needs)]).saved("input"):

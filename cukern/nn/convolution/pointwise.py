@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ... import dtypes
 from ... import namespace as ops
@@ -19,6 +19,7 @@ from ...linear.epilogue import product_then
 from ...linear.library import LATENCY
 from .arrangement import added
 from .problem import Convolution, WeightsGradient, Windows, view_of
+from .variants import Following
 
 
 def is_pointwise(
@@ -51,10 +52,11 @@ def by_layouts(take: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 
 @dataclass(frozen=True)
-class Pointwise(Variant[Convolution]):
+class Pointwise(Following):
     """The matrix product of pixels and filters, by whichever kernel or library multiplies matrices."""
 
     name = "matrix product"
+    takes = frozenset({"elements"})
 
     @classmethod
     def fits(cls, problem: Convolution, limits: Properties) -> str:
@@ -76,9 +78,10 @@ class Pointwise(Variant[Convolution]):
             factor = ops.reshape(weights, weights.shape[:2])
             return factor.T if problem.transposed is not last else factor
 
-        @by_layouts
-        def of_pixels(x: Array) -> Array:
+        def matrix(x: Array) -> Array:
             return pixels_as_rows(x) if last else ops.reshape(x, (*x.shape[:2], math.prod(size)))
+
+        of_pixels, of_elements = by_layouts(matrix), by_layouts(matrix)
 
         @by_layouts
         def of_result(y: Array) -> Array:
@@ -87,14 +90,16 @@ class Pointwise(Variant[Convolution]):
                 return ops.moveaxis(ops.reshape(y, (batch, *size, y.shape[-1])), -1, 1)
             return ops.reshape(y, (problem.x.shape[0], y.shape[-2], *size))
 
-        def convolve(x: Array, weights: Array, *operands: Array) -> Array:
+        def convolve(x: Array, weights: Array, *rest: Any) -> Array:
             pixels, filters = of_pixels(x), of_filters(weights)
             factors = (pixels, filters) if last else (filters, pixels)
-            others = [ops.reshape(one, (-1,) if last else (-1, 1)) for one in operands]
             if problem.epilogue is None:
                 y = ops.matmul(*factors)
             else:
-                y = product_then(problem.epilogue, 0, *factors, others, ())
+                count = len(problem.epilogue.inputs) - 1
+                column = (-1,) if last else (-1, 1)
+                operands = [ops.reshape(x, column) if x.ndim == 1 else of_elements(x) for x in rest[:count]]
+                y = product_then(problem.epilogue, 0, *factors, operands, rest[count:])
             return of_result(y)
 
         return convolve

@@ -329,7 +329,7 @@ def rounding(epilogue: Program | None, dtype: dtypes.DType) -> Program:
     """The epilogue of sums, of one that takes them rounded to ``dtype``; by default it rounds them."""
     same = program("convolution", (input_node(0, dtype),), (dtype,))
     found = of_sum(epilogue or same, 0)
-    return program(found.name, (cast(found.outputs[0], dtype),), found.inputs)
+    return program(found.name, (cast(found.outputs[0], dtype),), found.inputs, found.scalars)
 
 
 def epilogue_constants(gemm: Gemm, epilogue: Program, elem: dtypes.DType) -> dict[str, Any]:
@@ -414,6 +414,7 @@ class _Convolution(NamedTuple):
     channels_last: bool
     epilogue: Program | None
     precision: str
+    reach: tuple[str, ...] = ()
 
 
 class Convolution(_Convolution, _OfWindows):
@@ -426,8 +427,10 @@ class Convolution(_Convolution, _OfWindows):
         size: of the result, along its one to three axes.
         transposed: whether the image's gradient is computed, of that of the output.
         channels_last: whether the channels of the result lie innermost in memory.
-        epilogue: makes an element of one, rounded, and of operands, which are one number a channel.
+        epilogue: makes an element of one, rounded, of operands and of numbers.
         precision: how floats are multiplied: see :func:`cukern.matmul_precision`.
+        reach: for each operand, if not all have one number a channel, ``"channels"`` for that, ``"images"`` for one
+            number a channel of each image, or ``"elements"`` for an array that lies in memory as the result.
     """
 
     __slots__ = ()

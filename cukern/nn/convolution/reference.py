@@ -64,13 +64,17 @@ def convolution(problem: Convolution) -> Any:
         inner = (slice(p, p + n) for p, n in zip(windows.padding, size, strict=True))
         return dx[(..., *inner)]
 
-    def compute(x: Array, w: Array, *operands: Array) -> Array:
+    def compute(x: Array, w: Array, *rest: Any) -> Array:
         result = (transposed if problem.transposed else forward)(ops.astype(x, acc), ops.astype(w, acc))
         y = ops.astype(ops.reshape(result, problem.shape), problem.elem)
         if problem.epilogue is None:
             return y
-        columns = [ops.reshape(one, (-1, *(1,) * (y.ndim - 2))) for one in operands]
-        return evaluate(problem.epilogue, (y, *columns))[0]
+        count = len(problem.epilogue.inputs) - 1
+        columns = [
+            one if one.ndim == y.ndim else ops.reshape(one, (*one.shape, *(1,) * (y.ndim - 2)))
+            for one in rest[:count]
+        ]
+        return evaluate(problem.epilogue, (y, *columns), rest[count:])[0]
 
     return compute
 

@@ -16,6 +16,7 @@ from ...kernel.sizes import ACCESS, divide_up
 from ...launch import cost
 from ...launch.params import Params
 from ...launch.variant import MAP_BYTES, Launch, Plan, prepared
+from ...linear.problem import epilogue_steps
 from .arrangement import Arranged, Pipeline
 from .problem import Axis, Convolution, Gemm, View, operand_steps, rounding, view_of
 from .tensor_cores import TensorCores
@@ -162,6 +163,7 @@ class Bands(_Mapped):
 
     name = "tma bands"
     kernel = Kernel("nn/convolution/shifted.cu")
+    takes = frozenset({"images", "elements"})
 
     tile_n: int
     halves: int
@@ -198,12 +200,14 @@ class Bands(_Mapped):
         if len(problem.kernel) != 2 or problem.elem.itemsize != 2 or problem.windows.groups > 1:
             return "for 16-bit floats, one group and two axes"
         weights = cls.arranged(problem)[1].layout
-        gemms = [one for one in cls.gemms(problem) if one.taps]
+        gemms, loads = [one for one in cls.gemms(problem) if one.taps], "elements" in problem.reach
         if not gemms or not all(cls._fits(one, weights) for one in gemms):
             return "windows do not move by one pixel, or maps do not lead to the arrays"
         if problem.filters < cls.narrowest:
             return f"for at least {cls.narrowest} filters"
-        return "" if all(cls._configs(one, limits) for one in gemms) else "no band fits shared memory"
+        if loads and not (len(gemms) == 1 and gemms[0].output.channels_last):
+            return "an operand's elements are loaded to one phase, whose channels lie innermost"
+        return "" if all(cls._configs(one, limits, loads) for one in gemms) else "no band fits shared memory"
 
     @classmethod
     def _fits(cls, gemm: Gemm, weights: Layout) -> bool:
@@ -215,10 +219,11 @@ class Bands(_Mapped):
     @classmethod
     def configs(cls, problem: Convolution, limits: Properties) -> Iterator[Bands]:
         """Those of the largest phase; others have their own."""
-        return iter(cls._configs(max(cls.gemms(problem), key=lambda one: one.flops), limits))
+        largest = max(cls.gemms(problem), key=lambda one: one.flops)
+        return iter(cls._configs(largest, limits, "elements" in problem.reach))
 
     @classmethod
-    def _configs(cls, gemm: Gemm, limits: Properties) -> list[Bands]:
+    def _configs(cls, gemm: Gemm, limits: Properties, loads: bool = False) -> list[Bands]:
         _, y, x = gemm.axes
         reach_y, reach_x = halo(y), halo(x)
         configs = []
@@ -242,17 +247,20 @@ class Bands(_Mapped):
                 step, line = math.prod(gemm.output.size), x.pixels * band
                 access = math.gcd(step, line if band < y.pixels else step, ACCESS // 2)
             one = cls(tile_n, halves, apart, band, pitch, loaded, lines, stages, 0, access)
-            room = limits.max_shared_memory_per_block - BARRIERS - one._fixed
+            room = limits.max_shared_memory_per_block - BARRIERS - one._fixed(loads)
             fitting = min(cls.most_stages, room // one._weight_stage)
             if fitting >= cls.fewest_stages:
                 configs.append(replace(one, weight_stages=fitting))
         return configs
 
-    @property
-    def _fixed(self) -> int:
+    def _parts(self, loads: bool) -> int:
+        """Parts of a warpgroup's output in shared memory, of 64 columns: all, if an operand is loaded there."""
+        return divide_up(self.tile_n, LINE) if loads else 1
+
+    def _fixed(self, loads: bool) -> int:
         """Bytes of shared memory of a block besides the stages of weights."""
         part = 64 * self.halves + (self.plane_gap if self.access else 0)
-        return 2 * LINE * (2 * self.image_stages * self.lines + 2 * part) + ALIGNMENT
+        return 2 * LINE * (2 * self.image_stages * self.lines + 2 * self._parts(loads) * part) + ALIGNMENT
 
     @property
     def _weight_stage(self) -> int:
@@ -303,11 +311,15 @@ class Bands(_Mapped):
             0: [image_tiles(image, (self.loaded_lines // self.pitch, self.pitch))],
             1: [weight_tiles(weights, self.tile_n)],
         }
+        reach = problem.reach or ("channels",) * (len(epilogue.inputs) - 1)
+        elements = reach.index("elements") + 1 if "elements" in reach else 0
         if not self.access:
             phase = [(axis.first, axis.every) for axis in (y, x)]
             slot = 64 if self.apart else self.pitch
             out = image_tiles(self.written(problem), (self.band, slot), phase, writes=True)
-            maps[1 + len(epilogue.inputs)] = [out]
+            maps[1 + len(epilogue.inputs) + len(epilogue.scalars)] = [out]
+            if elements:
+                maps[1 + elements] = [out._replace(writes=False)]
         bands, of_image = self._bands(gemm)
         down, across = self._tiles(gemm)
         sizes = _BAND_SIZES(
@@ -324,7 +336,7 @@ class Bands(_Mapped):
         return Launch(
             grid=(min(down * across, limits.multiprocessors), 1, 1),
             block=self.threads,
-            shared=self._fixed + self.weight_stages * self._weight_stage,
+            shared=self._fixed(elements > 0) + self.weight_stages * self._weight_stage,
             constants={
                 **constants_of(gemm, problem, epilogue, f"bands_{self.tile_n}x{self.halves}"),
                 "taps_y": y.taps,
@@ -339,8 +351,10 @@ class Bands(_Mapped):
                 "planes": self.access > 0,
                 "access": max(1, self.access),
                 "width": x.pixels,
+                "elements": elements,
+                "parts": self._parts(elements > 0),
             },
-            params=(sizes, operand_steps(gemm, epilogue)),
+            params=(sizes, epilogue_steps([(gemm.filters * (one == "images"), 0, 1) for one in reach])),
             maps=maps,
         )
 
@@ -514,7 +528,11 @@ class Strided(_Mapped):
                 "grids": len(gemms),
             },
             params=(params, operand_steps(first, epilogue)),
-            maps={0: planes, 1: [weight_tiles(weights, self.tile_n)], 1 + len(epilogue.inputs): phases},
+            maps={
+                0: planes,
+                1: [weight_tiles(weights, self.tile_n)],
+                1 + len(epilogue.inputs) + len(epilogue.scalars): phases,
+            },
         )
 
 

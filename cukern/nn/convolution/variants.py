@@ -28,7 +28,22 @@ from .problem import (
 )
 
 
-class Implicit(Variant[Convolution]):
+class Following(Variant[Convolution]):
+    """A convolution, and what follows it."""
+
+    #: Which operands the epilogue takes besides one number a channel: see :class:`.Convolution`.
+    takes: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def refusal(cls, problem: Convolution, limits: Properties) -> str:
+        """See :class:`.Variant`."""
+        more = {*problem.reach} - {"channels"} - cls.takes
+        if more or problem.reach.count("elements") > 1:
+            return f"takes no such {' and '.join(more or {'elements'})} for what follows"
+        return super().refusal(problem, limits)
+
+
+class Implicit(Following):
     """A convolution as implicit GEMMs, one for each phase."""
 
     #: Whether the launches write channels innermost, whatever is asked for.

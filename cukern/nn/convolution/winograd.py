@@ -26,6 +26,7 @@ from ...launch.variant import Launch, Plan, Run, Variant, prepared
 from ...shape.known_views import relaid
 from .arrangement import Pipeline
 from .problem import Convolution, Gemm, View, WeightsGradient, epilogue_constants, operand_steps, rounding
+from .variants import Following
 
 #: Points of a transform, and rows of outputs of a tile.
 _POINTS = 6
@@ -316,7 +317,7 @@ class _Filtering(Variant[Any]):
 
 
 @dataclass(frozen=True)
-class Winograd(_Filtering):
+class Winograd(Following, _Filtering):
     """A convolution, or the gradient of its image, by products of transformed tiles."""
 
     def plan(self, problem: Convolution, limits: Properties) -> Plan:

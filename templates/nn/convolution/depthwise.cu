@@ -17,11 +17,13 @@ using Row = << "WholeRow" if whole else "SpreadRow" >>;
 __device__ __forceinline__ index tap_of(const Geometry& g, int b, int c) {
     return (transposed ? taps_y - 1 - b : b) * g.weight_at[1] + (transposed ? taps_x - 1 - c : c) * g.weight_at[2];
 }
+<% set arguments %><% for one in operands %>x<< one.k >>, <% endfor %><% for one in scalars %>s<< loop.index0 >>, <% endfor %><% endset %>
 
 extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
-    const T* x, const T* w, <% for one in operands %>const << one.type >>* x<< one.k >>, <% endfor %>Out* y, Geometry g, Steps steps)
+    const T* x, const T* w, <% for one in operands %>const << one.type >>* x<< one.k >>, <% endfor %>
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* y, Geometry g, Steps steps)
 {
-    const Epilogue epilogue{<% for one in operands %>x<< one.k >>, <% endfor %>steps};
+    const Epilogue epilogue{<< arguments >>steps};
     // m: bands of rows; n: channels; tiles_m: runs of `items` columns; tiles_n: blocks for all channels.
     const int tile = channels_last ? int(blockIdx.x % g.tiles_n) : 0, pack = channels_last ? tile * across + threadIdx.x % across : 0;
     size rest = size(channels_last ? blockIdx.x / g.tiles_n : blockIdx.x) * down + threadIdx.x / across;

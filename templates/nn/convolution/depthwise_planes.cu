@@ -15,9 +15,10 @@ static_assert(columns % items == 0 && across <= 32 && taps <= 32 && width == 1, 
 << Sizes >>  // planes of all images; channels; top: the first row of the image that the first output's window reads
 
 extern "C" __global__ void __launch_bounds__(32 * warps, << resident >>) << name >>(
-    const T* x, const T* w, <% for one in operands %>const << one.type >>* x<< one.k >>, <% endfor %>Out* y, Sizes g, Steps steps)
+    const T* x, const T* w, <% for one in operands %>const << one.type >>* x<< one.k >>, <% endfor %>
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* y, Sizes g, Steps steps)
 {
-    const Epilogue epilogue{<% for one in operands %>x<< one.k >>, <% endfor %>steps};
+    const Epilogue epilogue{<% for one in operands %>x<< one.k >>, <% endfor %><% for one in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     __shared__ MBarrier full[warps][stages];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, apart = gridDim.x * warps;

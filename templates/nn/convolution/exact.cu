@@ -258,9 +258,10 @@ __device__ __forceinline__ index column_at(const Geometry& g, int column) {
 }
 
 extern "C" __global__ void __launch_bounds__(threads, << resident >>) << name >>(
-    const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>Out* d, Geometry g, Steps steps)
+    const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* d, Geometry g, Steps steps)
 {
-    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %>steps};
+    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     const int tiles = g.tiles_m * g.tiles_n, group = blockIdx.x / tiles, tile = blockIdx.x - group * tiles;
     const int m0 = tile / g.tiles_n * tile_m, n0 = tile % g.tiles_n * tile_n, warp = threadIdx.x / 32;

@@ -39,9 +39,10 @@ __device__ __forceinline__ void stage(acc (&slices)[depth][weights], const T* w,
 }
 
 extern "C" __global__ void __launch_bounds__(block) << name >>(
-    const T* x, const T* w, <% for one in operands %>const << one.type >>* x<< one.k >>, <% endfor %>Out* y, Geometry g, Steps steps)
+    const T* x, const T* w, <% for one in operands %>const << one.type >>* x<< one.k >>, <% endfor %>
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* y, Geometry g, Steps steps)
 {
-    const Epilogue epilogue{<% for one in operands %>x<< one.k >>, <% endfor %>steps};
+    const Epilogue epilogue{<% for one in operands %>x<< one.k >>, <% endfor %><% for one in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     __shared__ __align__(16) acc slices[depth][weights];
     // tiles_m: bands of rows; m: threads that have one.
     const int thread = blockIdx.x * block + threadIdx.x, group = blockIdx.y;

@@ -18,9 +18,10 @@ static_assert(block == lanes * (across / columns) * down, "a thread for each eig
 static_assert((across - columns) * step_x + reach <= pitch && width <= pitch && columns * step_x % 4 == 0, "packs of rows");
 
 extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
-    const T* x, const T* w, <% for one in operands %>const << one.type >>* x<< one.k >>, <% endfor %>Out* y, Geometry g, Steps steps)
+    const T* x, const T* w, <% for one in operands %>const << one.type >>* x<< one.k >>, <% endfor %>
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* y, Geometry g, Steps steps)
 {
-    const Epilogue epilogue{<% for one in operands %>x<< one.k >>, <% endfor %>steps};
+    const Epilogue epilogue{<% for one in operands %>x<< one.k >>, <% endfor %><% for one in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     __shared__ __align__(16) acc image[height][pitch];
     __shared__ __align__(16) acc weights[taps_y * taps_x][weight_pitch];
     const int tile = blockIdx.x % (g.tiles_m * g.tiles_n), batch = blockIdx.x / (g.tiles_m * g.tiles_n);

@@ -11,7 +11,8 @@
 // last loads to two rings of stages: one of the bands' images for 64 channels, one of a tap's weights for them.
 // A stage goes round: `empty` until it may be loaded, `full` when all its bytes have come, and empty again when all warps have
 // multiplied it.
-// Shared, dynamic: the stages, then 64 columns of the output for each warpgroup; 1024 bytes before for alignment.
+// An operand that has an element for each of the output (`elements`, its number, or 0) is loaded to where that will be.
+// Shared, dynamic: the stages, then `parts` times 64 columns of the output for each warpgroup; 1024 bytes before for alignment.
 <% include "linear/epilogue.cuh" %>
 <% include "prelude/packs.cuh" %>
 <% set wgmma_columns = [tile_n] %>
@@ -30,7 +31,8 @@ constexpr int loaded_lines = << loaded_lines >>, lines = << lines >>;  // of a b
 constexpr int image_stage = 2 * lines * line, weight_stage = tile_n * line;
 // Of planes: columns, elements of an access, and those of a plane in shared memory, where no two lanes meet in a bank.
 constexpr int width = << width >>, access = << access >>, plane_size = halves * 64 + 8;
-constexpr int part_size = << "plane_size" if planes else "halves * 64" >> * line;
+constexpr int part_size = << "plane_size" if planes else "halves * 64" >> * line, parts = << parts >>;
+constexpr bool loads = << "true" if elements else "false" >>;  // an operand, to where parts of the output will be
 
 // All bands, those of an image, tiles across, filters, and k-blocks of 64 channels; the first line that a band's windows read; rows of
 // the output, and segments of one.
@@ -52,16 +54,28 @@ struct ScheduledTile {
     }
 };
 
+// The operands of a filter but the one that is loaded, and that one.
+__device__ __forceinline__ Operands load_operands(const Epilogue& epilogue, int image_number, int filter) {
+    return {<% for x in operands %><< "0" if x.k == elements else "cast<%s>(*epilogue.at%d(image_number, 0, filter))" % (x.compute, x.k) >>, <% endfor %>};
+}
+__device__ __forceinline__ void set_element(Operands& of, T element) {
+    << "of.a%d = cast<decltype(of.a%d)>(element);" % (elements, elements) if elements >>
+}
+<% set arguments %><% for x in operands %><< "nullptr" if x.k == elements else "x%d" % x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %><% endset %>
+
 extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     const __grid_constant__ TensorMap image, const __grid_constant__ TensorMap weights,
-    <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %><< "Out*" if planes else "const __grid_constant__ TensorMap" >> output, Sizes g, Steps steps)
+    <% for x in operands %><< "const __grid_constant__ TensorMap elements" if x.k == elements else "const %s* x%d" % (x.type, x.k) >>, <% endfor %>
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %><< "Out*" if planes else "const __grid_constant__ TensorMap" >> output, Sizes g, Steps steps)
 {
-    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %>steps};
+    const Epilogue epilogue{<< arguments >>steps};
+    << "const TensorMap& elements = image;  // there are none" if not elements >>
     extern __shared__ __align__(128) unsigned char shared[];
     T* const images = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     T* const filters = images + image_stages * image_stage;
-    __shared__ MBarrier full_image[image_stages], empty_image[image_stages], full[weight_stages], empty[weight_stages];
+    __shared__ MBarrier full_image[image_stages], empty_image[image_stages], full[weight_stages], empty[weight_stages], full_parts[2];
     if (threadIdx.x == 0) {
+        for (int i = 0; i < 2 * loads; ++i) mbarrier_init(&full_parts[i], 1);
         for (int i = 0; i < image_stages; ++i) mbarrier_init(&full_image[i], 1), mbarrier_init(&empty_image[i], 8);
         for (int i = 0; i < weight_stages; ++i) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], 8);
         fence_mbarrier_init();
@@ -99,10 +113,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
         __syncwarp();
         if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
     };
-    T* const part = filters + weight_stages * weight_stage + group * part_size;
+    T* const own_parts = filters + weight_stages * weight_stage + group * parts * part_size;
     float sums[halves][tile_n / 2];
     for (int iteration = 0, number = 0, k_block = 0; ScheduledTile(iteration).there(g); ++iteration) {
         const ScheduledTile tile(iteration);
+        const int last = tile.own_band(g, group), column = tile.column(g), image_number = last / g.of_image;
+        const int within = last % g.of_image, first_row = within / g.segments * band, first_pixel = within % g.segments * 64;
+        if (loads && threadIdx.x % 128 == 0) {
+            wait_stores_read<0>();  // the parts may be written again
+            mbarrier_arrive_expecting(&full_parts[group], parts * band * slot * line * int(sizeof(T)));
+            for (int i = 0; i < parts; ++i)
+                copy_tile(own_parts + i * part_size, elements, {image_number, first_row, first_pixel, column + i * line}, &full_parts[group]);
+        }
         for (int i = 0; i < g.k_blocks; ++i, ++k_block) {
             const int of_image = k_block % image_stages;
             T* const own = images + of_image * image_stage + group * lines * line;
@@ -128,7 +150,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
                 if (i > 0 && tap == 0) arrive(&empty_image[(k_block - 1) % image_stages]);
             }
         }
-        const int last = tile.own_band(g, group), column = tile.column(g);
 #pragma unroll
         for (int x = 0; x < halves; ++x) wgmma_wait<0>(sums[x]);
         arrive(&empty[(number - 1) % weight_stages]);
@@ -136,19 +157,29 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
         const bool is = tile.number / g.tiles_n * 2 + group < g.bands;
 #pragma unroll
         for (int x = 0; x < tile_n; x += part_n) {
+            T* const part = own_parts + x / line % parts * part_size;
             Operands of[part_n / 8][2];
 #pragma unroll
             for (int i = 0; i < part_n / 4; ++i)
-                of[i / 2][i % 2] = epilogue.load(0, 0, minimum(column + x + i / 2 * 8 + 2 * q + i % 2, g.filters - 1));
-            << "if (threadIdx.x % 128 == 0) wait_stores_read<0>();" if not planes >>
-            barrier_sync(1 + group, 128);  // the part may be written again
+                of[i / 2][i % 2] = load_operands(epilogue, image_number, minimum(column + x + i / 2 * 8 + 2 * q + i % 2, g.filters - 1));
+            if constexpr (loads) {
+                if (x == 0) mbarrier_wait(&full_parts[group], iteration % 2);
+            } else {
+                << "if (threadIdx.x % 128 == 0) wait_stores_read<0>();" if not planes >>
+                barrier_sync(1 + group, 128);  // the part may be written again
+            }
 #pragma unroll
             for (int i = 0; i < part_n / 4 * halves; ++i) {
                 const int half = i / (part_n / 4), eight = i % (part_n / 8), lower = i / (part_n / 8) % 2;
                 const int at = 64 * half + 16 * warp + 8 * lower + row;
                 alignas(4) Out two[2];
+                if constexpr (loads) *(unsigned*)two = *(const unsigned*)(part + at * line + (eight ^ row) * 8 + 2 * q);
 #pragma unroll
-                for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[half][x / 2 + eight * 4 + lower * 2 + j], of[eight][j]);
+                for (int j = 0; j < 2; ++j) {
+                    Operands own = of[eight][j];
+                    if constexpr (loads) set_element(own, two[j]);
+                    two[j] = epilogue(sums[half][x / 2 + eight * 4 + lower * 2 + j], own);
+                }
 <% if planes %>
                 Out* const to = part + (eight * 8 + 2 * q) * plane_size + at / slot * width + at % slot;
                 if (at % slot < width) to[0] = two[0], to[plane_size] = two[1];
@@ -170,9 +201,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
             fence_to_async();
             barrier_sync(1 + group, 128);
             if (threadIdx.x % 128 == 0) {
-                const int within = last % g.of_image;
                 if (is && column + x < g.filters)
-                    store_tile(output, {last / g.of_image, within / g.segments * band, within % g.segments * 64, column + x}, part);
+                    store_tile(output, {image_number, first_row, first_pixel, column + x}, part);
                 commit_stores();
             }
 <% endif %>

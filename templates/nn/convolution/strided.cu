@@ -55,10 +55,11 @@ struct ScheduledTile {
 
 extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     const __grid_constant__ Planes image, const __grid_constant__ TensorMap weights,
-    <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>const __grid_constant__ Grids output,
+    <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>const __grid_constant__ Grids output,
     const __grid_constant__ Sizes g, Steps steps)
 {
-    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %>steps};
+    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     T* const ring = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     __shared__ MBarrier full[stages], empty[stages];

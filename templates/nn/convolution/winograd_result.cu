@@ -14,10 +14,11 @@ __device__ __forceinline__ void transform(const acc (&x)[points], acc (&y)[size]
 }
 
 extern "C" __global__ void __launch_bounds__(block) << name >>(
-    const T* x, <% for one in operands %>const << one.type >>* x<< one.k >>, <% endfor %>Out* y, Planes g, Steps steps)
+    const T* x, <% for one in operands %>const << one.type >>* x<< one.k >>, <% endfor %>
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* y, Planes g, Steps steps)
 {
     allow_next_kernel();
-    const Epilogue epilogue{<% for one in operands %>x<< one.k >>, <% endfor %>steps};
+    const Epilogue epilogue{<% for one in operands %>x<< one.k >>, <% endfor %><% for one in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     const int thread = blockIdx.x * block + threadIdx.x;
     if (thread >= g.count) return;
     const Place place(g, thread);

@@ -1,0 +1,88 @@
+"""What a GPU launches for blocks of public models in a jitted function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from gpu_without_one import gpu_without_one
+
+import cukern as ck
+from cukern import nn
+
+
+def image(batch: int, channels: int, size: int) -> ck.Array:
+    """Zeros whose channels lie innermost."""
+    return ck.moveaxis(ck.zeros((batch, size, size, channels), "bfloat16"), -1, 1)
+
+
+class Block(nn.Module):
+    """Convolutions by windows of these sizes, of which the middle one of three may be depthwise, with batch norms."""
+
+    def __init__(
+        self, channels: tuple[int, ...], taps: tuple[int, ...], groups: int, end: Callable[[Any], Any]
+    ) -> None:
+        sizes = zip(channels, channels[1:], taps, strict=False)
+        self.convolutions = [
+            nn.Conv2d(a, b, k, padding=k // 2, groups=groups if k > 1 else 1, bias=False) for a, b, k in sizes
+        ]
+        self.norms = [nn.BatchNorm(n) for n in channels[1:]]
+        self.end = end
+
+    def forward(self, x: Any) -> Any:
+        y = x
+        for convolution, norm in zip(self.convolutions[:-1], self.norms, strict=False):
+            y = ck.clip(norm(convolution(y)), 0, 6)
+        return self.end(self.norms[-1](self.convolutions[-1](y)) + x)
+
+
+class Unet(nn.Module):
+    """A residual block of a diffusion model."""
+
+    def __init__(self, channels: int) -> None:
+        self.norms = [nn.GroupNorm(8, channels) for _ in range(2)]
+        self.convolutions = [nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2)]
+
+    def forward(self, x: Any, time: Any) -> Any:
+        y = self.convolutions[0](ck.silu(self.norms[0](x))) + time[:, :, None, None]
+        return x + self.convolutions[1](ck.silu(self.norms[1](y)))
+
+
+def same(y: Any) -> Any:
+    return y
+
+
+#: Models, their arguments, and what is launched.
+BLOCKS: dict[str, tuple[Callable[[], nn.Module], Callable[[], list[ck.Array]], list[str]]] = {
+    "basic": (
+        lambda: Block((64, 64, 64), (3, 3), 1, ck.relu),
+        lambda: [image(8, 64, 56)],
+        ["convolution_rsqrt_multiply_clip", "convolution_rsqrt_multiply_relu"],
+    ),
+    "bottleneck": (
+        lambda: Block((256, 64, 64, 256), (1, 3, 1), 1, ck.relu),
+        lambda: [image(8, 256, 56)],
+        ["convolution_rsqrt_multiply_clip"] * 2 + ["convolution_rsqrt_multiply_relu"],
+    ),
+    "inverted bottleneck": (
+        lambda: Block((32, 192, 192, 32), (1, 3, 1), 192, same),
+        lambda: [image(8, 32, 56)],
+        ["convolution_rsqrt_multiply_clip"] * 2 + ["convolution_add_rsqrt_multiply"],
+    ),
+    "UNet": (
+        lambda: Unet(64),
+        lambda: [image(2, 64, 32), ck.zeros((2, 64), "bfloat16")],
+        ["channel_norm_silu", "convolution_add"] * 2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_what_follows_a_convolution_is_in_its_launch(name: str) -> None:
+    model, arguments, launched = BLOCKS[name]
+    with gpu_without_one(compiles=False):
+        module = model().eval().astype("bfloat16")
+        f = ck.jit(lambda *args: module(*args))
+        assert [one.name for one in f.launches(*arguments())] == launched
+        assert "more at most" in f.explain(*arguments())  # each is a step that later calls repeat

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ from ..device.precision import get_matmul_precision, matmul_precision
 from ..kernel.plan import BoundLaunch, on
 from ..kernel.sizes import divide_up
 from . import boxes
+from .costs import stores
 from .graph import (
     Expr,
     Node,
@@ -351,14 +353,16 @@ class Launches(trace_hooks.Trace):
 
     def compute(self, some: Sequence[Expression]) -> list[Array]:
         """New arrays of expressions of one shape, or of those that share rows, by one kernel."""
+        joined = [one for one in some if pieces_of((one.node,))]
         first: dict[int, Array] = {}
         for one in some:
-            x = self._by_pieces(one) if pieces_of((one.node,)) else self._of_product(one)
+            x = None if one in joined else self._of_product(one)
             if x is not None:
                 first[id(one)] = x
-        if first:
-            rest = [one for one in some if id(one) not in first]
+        if first or joined:
+            rest = [one for one in some if id(one) not in first and one not in joined]
             first.update(zip(map(id, rest), self.compute(rest) if rest else (), strict=True))
+            first.update(zip(map(id, joined), self._by_pieces(joined) if joined else (), strict=True))
             return [first[id(one)] for one in some]
         share = next((rows for one in some if (rows := rows_of(one.node, one.layout.shape))), None)
         made = None if share is None else self._rows(*share, some)
@@ -552,23 +556,79 @@ class Launches(trace_hooks.Trace):
         self._note(own, own.program.name, plan.layouts, tuple(lines), plan, step)
         return made
 
-    def _by_pieces(self, one: Expression) -> Array:
-        """A new array of an expression of joined arrays, by a kernel for each box in which it is the same function.
+    def _by_pieces(self, some: Sequence[Expression]) -> list[Array]:
+        """New arrays of expressions of joined arrays, by a kernel for each box in which they are the same functions.
 
         Parts of expressions of one shape are computed together, for as many kernels compute them once.
         """
-        if (call := self._by_call.get(one.node)) is not None:
-            function, x, others = call
-            with tape.stop_recording():
-                return self._given(one, self.call(function, (x(), *others), {}, one.lines))
-        with on(one.layout.device):
-            made = Array._made(one.layout)
-        self.script.steps.append(New(one.layout, self.script.put(made)))
-        for nodes, keys in self._parts(self.pieces(one.node, one.layout.shape)):
-            self.compute_into(nodes, made, keys, one.lines)
-        self.script.same(one.held(made), made)
-        self._remember(one)
-        return made
+        found: dict[int, Array] = {}
+        for one in some:
+            if (call := self._by_call.get(one.node)) is not None:
+                function, x, others = call
+                with tape.stop_recording():
+                    found[id(one)] = self._given(one, self.call(function, (x(), *others), {}, one.lines))
+        rest = [one for one in some if id(one) not in found]
+        joined = self._storing(rest)
+        for one in rest:
+            with on(one.layout.device):
+                found[id(one)] = made = Array._made(one.layout)
+            self.script.steps.append(New(one.layout, self.script.put(made)))
+        shapes = [one.layout.shape for one in rest]
+        pieces = [
+            (one, piece)
+            for one, node, shape in zip(rest, joined, shapes, strict=True)
+            for piece in self.pieces(node, shape)
+        ]
+        for nodes, places in self._parts([piece for _, piece in pieces]):
+            owners = [pieces[i][0] for i, _ in places]
+            targets = [(found[id(one)], key) for one, (_, key) in zip(owners, places, strict=True)]
+            self.compute_into(
+                nodes, targets, tuple(dict.fromkeys(line for one in owners for line in one.lines))
+            )
+        for one in rest:
+            self.script.same(one.held(found[id(one)]), found[id(one)])
+            self._remember(one)
+        return [found[id(one)] for one in some]
+
+    def _storing(self, some: Sequence[Expression]) -> Sequence[Node]:
+        """The nodes of expressions, in whose joined arrays those that they read often are computed and stored."""
+        if not some:
+            return ()
+        nodes, device = [one.node for one in some], some[0].layout.device
+        found = {node: node.value for node in order(nodes) if node.kind == "pieces"}
+        read: dict[Node, int] = {}
+        shapes: dict[Node, tuple[int, ...]] = {}
+        for each in found.values():
+            for one in each.boxes:
+                if one.of.args:
+                    shapes[one.of] = one.shape
+                    read[one.of] = read.get(one.of, 0) + math.prod(one.sizes)
+        stored: dict[tuple[int, ...], list[Node]] = {}
+        for node in order(nodes):
+            if node in read:
+                read[node] += math.prod(shapes[node])
+        for node, count in read.items():
+            size = math.prod(shapes[node])
+            if (
+                self._there(node) is None
+                and not pieces_of((node,))
+                and stores(device, node, size, count / size)
+            ):
+                stored.setdefault(shapes[node], []).append(node)
+        for shape, alike in stored.items():
+            for i in range(0, len(alike), MOST_OUTPUTS):
+                few = alike[i : i + MOST_OUTPUTS]
+                own = [
+                    Expression(some[0].trace, one, fresh_layout(device, one.dtype, shape), (), 0)
+                    for one in few
+                ]
+                for one, made in zip(few, self.compute(own), strict=True):
+                    self._made[one] = partial(_identity, made)  # nothing else refers to it
+        new = {}
+        for node, each in found.items():
+            own_boxes = [one._replace(of=self.reused((one.of,))[0]) for one in each.boxes]
+            new[node] = each._replace(boxes=tuple(own_boxes)).node(node.dtype)
+        return substitute(nodes, new)
 
     def pieces(self, node: Node, shape: tuple[int, ...]) -> tuple[Piece, ...]:
         """An expression of joined arrays as one joined array."""
@@ -578,32 +638,33 @@ class Launches(trace_hooks.Trace):
             parts = [(box, Expr(node, shape)[box]) for box in boxes.common(pieces_of((node,)), shape)]
         return tuple([Piece(box, part.node, part.shape, all_of(part.shape)) for box, part in parts])
 
-    def _parts(self, pieces: Sequence[Piece]) -> list[tuple[list[Node], list[boxes.Key]]]:
-        """What kernels compute of a joined array: expressions of one shape, and the parts that they are."""
-        alike: dict[Any, list[Piece]] = {}
+    def _parts(self, pieces: Sequence[Piece]) -> list[tuple[list[Node], list[tuple[int, boxes.Key]]]]:
+        """What kernels compute of joined arrays: expressions of one shape, each with the number of its piece and its key."""
+        alike: dict[Any, list[tuple[int, Piece]]] = {}
         for i, one in enumerate(pieces):
             one = one._replace(of=self.reused((one.of,))[0])
-            alike.setdefault(i if one.source is None else one.shape, []).append(one)
-        kernels = list[tuple[list[Node], list[boxes.Key]]]()
+            alike.setdefault(i if one.source is None else one.shape, []).append((i, one))
+        kernels = list[tuple[list[Node], list[tuple[int, boxes.Key]]]]()
         with tracing(self.name, self._shapes):
             for group in alike.values():
-                parts = [(box, some) for box, inside in boxes.shared(group) for some in _few(inside)]
+                own = [one for _, one in group]
+                parts = [(box, few) for box, inside in boxes.shared(own) for few in _few(inside)]
                 if 0 < len(parts) < len(group):
-                    for box, some in parts:
-                        nodes = [one._replace(key=box).node for one, _ in some]
-                        kernels.append((nodes, [key for _, key in some]))
+                    for box, few in parts:
+                        nodes = [own[k]._replace(key=box).node for k, _ in few]
+                        kernels.append((nodes, [(group[k][0], key) for k, key in few]))
                 else:
-                    kernels += [([one.node], [one.box]) for one in group]
+                    kernels += [([one.node], [(i, one.box)]) for i, one in group]
         return kernels
 
     def compute_into(
-        self, nodes: Sequence[Node], x: Array, keys: Sequence[Any], lines: tuple[str, ...] = ()
+        self, nodes: Sequence[Node], targets: Sequence[tuple[Array, Any]], lines: tuple[str, ...] = ()
     ) -> None:
-        """Compute expressions to parts of an array, to whose shape they broadcast.
+        """Compute expressions to parts of arrays, each an array and a key, to whose shape they broadcast.
 
         They do not read the parts, but a single one may read each element of the array that it replaces.
         """
-        parts = [x._data[key] for key in keys]
+        parts, x = [one._data[key] for one, key in targets], targets[0][0]
         own = self.kernel(nodes, parts[0].shape)
         outs = tuple([layout_of(x.device, part) for part in parts])
         same = [one is x for one in own.arrays]
@@ -611,11 +672,16 @@ class Launches(trace_hooks.Trace):
         plan = self._chosen(plan_into(own.program, x.device, own.layouts, outs, inplace, own.placed))
         operands = [x.device.backend.operand(part) for part in parts]
         plan.write([one._operand for one in own.arrays if one is not x], own.numbers, operands)
-        offsets = tuple([0 if x.device.addressable else one - x._operand for one in operands])
+        host = x.device.addressable
+        offsets = [0 if host else at - one._operand for at, (one, _) in zip(operands, targets, strict=True)]
 
         def step(reads: tuple[Read, ...]) -> Step:
             apart = tuple([one for one, is_target in zip(reads, same, strict=True) if not is_target])
-            return Into(plan, apart, own.numbers, self.script.slot(x), tuple(keys), offsets)
+            slots, keys = (
+                tuple([self.script.slot(one) for one, _ in targets]),
+                tuple([key for _, key in targets]),
+            )
+            return Into(plan, apart, own.numbers, slots, keys, tuple(offsets))
 
         self._note(own, own.program.name, outs, lines, plan, step)
 
@@ -748,7 +814,7 @@ def layouts_of(arrays: Sequence[Array]) -> tuple[Layout, ...]:
     return tuple([one._layout or one._planned() for one in arrays])
 
 
-def _few(inside: list[tuple[Piece, boxes.Key]]) -> list[list[tuple[Piece, boxes.Key]]]:
+def _few(inside: list[tuple[int, boxes.Key]]) -> list[list[tuple[int, boxes.Key]]]:
     """Parts of an array as one kernel's results each time, about as many in each kernel."""
     size = divide_up(len(inside), divide_up(len(inside), MOST_OUTPUTS))
     return [inside[i : i + size] for i in range(0, len(inside), size)]

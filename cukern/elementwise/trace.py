@@ -28,6 +28,7 @@ from ..errors import CaptureError
 from ..kernel.plan import BoundLaunch, one_device
 from ..kernel.strides import Strides, broadcast_steps, broadcasts
 from .boxes import Box, around, box_of, common
+from .costs import in_parts, stores
 from .graph import (
     Called,
     Expr,
@@ -73,9 +74,6 @@ MOST_NODES = 512
 _DEPTH = 32
 #: Reads of arrays by an expression whose views read these again: of others, the views are of computed arrays.
 MOST_VIEWED = 3
-#: Bytes of an array from which parts of it that are computed differently are written by kernels of their own: fewer
-#: bytes are moved, by more launches.
-MANY_BYTES = 1 << 20
 #: Results of the host from which functions of narrower arrays are computed before they are broadcast, and how often
 #: each of these elements would be computed otherwise. GPUs compute them while they wait for memory.
 MANY_COMPUTED, LEAST_REPEATED = 1 << 14, 4
@@ -282,7 +280,7 @@ class Trace(Launches):
         if any(one is not x and one._storage is x._storage for one in others):
             return False
         (node,), _, _ = self.inlined(program, arrays, scalars)
-        self.compute_into([node], x, [...], self.lines_of(arrays))
+        self.compute_into([node], [(x, ...)], self.lines_of(arrays))
         return True
 
     def _pending(self, one: Expression) -> Array:
@@ -611,7 +609,7 @@ class Trace(Launches):
         self._views.pop(id(x._storage), None)
         found = box_of(parts, x.shape)
         before, reads, depth = self._read(x)
-        if x.nbytes < MANY_BYTES or found is None or pieces_of((before,)) or _staged((before,)):
+        if found is None or not in_parts(x.device, x.nbytes) or pieces_of((before,)) or _staged((before,)):
             self._compute_all([one])
             return self.assign(x, key, value)
         box, kept = found
@@ -697,6 +695,8 @@ class Trace(Launches):
                 made.append(one)
             elif one.source is None or len(made) > _MOST_PIECES:
                 return None
+            elif node.kind != "pieces" and stores(x.device, node, x.size, 2):
+                return None
             else:
                 with tracing(self.name, self._shapes):
                     _, parts_of = Pieces(x.shape, self.pieces(node, x.shape)).parts(one.source)
@@ -731,7 +731,7 @@ class Trace(Launches):
             if pieces_of((self._read(value)[0],)):
                 deferred.computed(value)
             node = cast(self._read(value)[0], x.dtype)
-        self.compute_into([node], x, [at], self.lines_of([value] if isinstance(value, Array) else []))
+        self.compute_into([node], [(x, at)], self.lines_of([value] if isinstance(value, Array) else []))
         x._bump("setitem")
         return True
 

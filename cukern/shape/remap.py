@@ -15,6 +15,7 @@ from ..array import Array
 from ..array.deferred import trace, traced_threads
 from ..array.layout import Layout, fresh_layout
 from ..dtypes import DType
+from ..elementwise.costs import in_parts
 from ..elementwise.geometry import geometry
 from ..kernel import Kernel
 from ..kernel.plan import Plan, new, on
@@ -134,8 +135,8 @@ def remap(
     return result
 
 
-#: Bytes of an array of which a trace reads the parts, of which each takes a launch; and the most axes with several.
-_MANY_BYTES, _MOST_AXES = 1 << 20, 2
+#: The most axes of which a trace reads several parts.
+_MOST_AXES = 2
 
 
 def _by_parts(
@@ -149,7 +150,8 @@ def _by_parts(
 ) -> Array | None:
     """The result of :func:`remap` that waits in a trace; None where the kernel is to compute it."""
     sides = [_sides(*sizes, beyond) for sizes in zip(shape, x.shape, before, strict=True)]
-    if x.nbytes < _MANY_BYTES or None in sides or sum(len(side or ()) > 1 for side in sides) > _MOST_AXES:
+    several = sum(len(side or ()) > 1 for side in sides)
+    if not in_parts(x.device, x.nbytes) or None in sides or several > _MOST_AXES:
         return None
     whole = fresh_layout(x.device, x.dtype, shape, order)
     numbers = [np.asarray(end, x.dtype).item() for end in ends] if beyond == "constant" else []

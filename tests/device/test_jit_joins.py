@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.elementwise import trace
-from cukern.shape import remap
+from cukern.elementwise import costs
 
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "sine": lambda xp, x: xp.sin(x),
@@ -24,8 +23,7 @@ MODES = ("constant", "edge", "wrap", "reflect")
 @pytest.fixture
 def small_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small arrays are computed by parts, as large ones are."""
-    monkeypatch.setattr(remap, "_MANY_BYTES", 0)
-    monkeypatch.setattr(trace, "MANY_BYTES", 0)
+    monkeypatch.setattr(costs, "MANY_BYTES", {"simt": 0, "serial": 0})
 
 
 def part(choice: Random, shape: tuple[int, ...], steps: tuple[int, ...] = (1,)) -> tuple[slice, ...]:

@@ -1,0 +1,44 @@
+"""What a trace computes again wherever it is read, and what it stores once: the times of both, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..device import Device
+from ..launch.cost import bandwidth, flops, is_host, launch
+from .graph import Node, order
+
+#: Bytes of an array from which parts of it that are computed differently are written by kernels of their own, by the style
+#: of the device: fewer bytes are moved, by more launches.
+MANY_BYTES = {"simt": 1 << 20, "serial": 1 << 16}
+#: Operations of a statement that calls a function or divides.
+_CALL = 16
+#: The host's vectors make so many operations in the time of one in plain C++.
+_VECTOR = 8
+
+
+def in_parts(device: Device, nbytes: int) -> bool:
+    """Whether an array of so many bytes is written by parts."""
+    return nbytes >= MANY_BYTES[device.style]
+
+
+def operations(nodes: Sequence[Node]) -> int:
+    """About how many operations make an element of some expressions: loads, statements, and more for a function."""
+    found = 0
+    for node in order(nodes):
+        if node.kind in ("input", "view"):
+            found += 1
+        elif node.row is not None:
+            found += _CALL if node.row.calls or node.row.name == "divide" else 1
+    return found
+
+
+def stores(device: Device, node: Node, size: int, times: float) -> bool:
+    """Whether an expression of so many elements, each of which is read ``times`` times, is stored before.
+
+    It is written, and read, by a launch more.
+    """
+    limits = device.properties
+    rate = flops(limits) * (_VECTOR if is_host(limits) else 1)
+    again = (times - 1) * operations((node,)) * size / rate
+    return again > 2 * size * node.dtype.itemsize / bandwidth(limits) + launch(limits)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..array.layout import Layout
 from ..device import Device
 from ..launch.cost import bandwidth, flops, is_host, launch
 from .graph import Node, order
 
-#: Bytes of an array from which parts of it that are computed differently are written by kernels of their own, by the style
-#: of the device: fewer bytes are moved, by more launches.
+#: By the style of a device, bytes of an array from which parts of it that are computed differently are written by
+#: kernels of their own: fewer bytes are moved, by more launches.
 MANY_BYTES = {"simt": 1 << 20, "serial": 1 << 16}
 #: Operations of a statement that calls a function or divides.
 _CALL = 16
@@ -33,12 +34,13 @@ def operations(nodes: Sequence[Node]) -> int:
     return found
 
 
-def stores(device: Device, node: Node, size: int, times: float) -> bool:
-    """Whether an expression of so many elements, each of which is read ``times`` times, is stored before.
+def stores(layout: Layout, node: Node, times: float) -> bool:
+    """Whether an expression, each of whose elements is read ``times`` times, is stored before, by a launch more.
 
-    It is written, and read, by a launch more.
+    Args:
+        layout: that of the array.
     """
-    limits = device.properties
+    limits = layout.device.properties
     rate = flops(limits) * (_VECTOR if is_host(limits) else 1)
-    again = (times - 1) * operations((node,)) * size / rate
-    return again > 2 * size * node.dtype.itemsize / bandwidth(limits) + launch(limits)
+    again = (times - 1) * operations((node,)) * layout.size / rate
+    return again > 2 * layout.nbytes / bandwidth(limits) + launch(limits)

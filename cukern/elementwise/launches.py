@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -53,6 +54,7 @@ from .program import Program, compact
 from .script import Call, Into, Launch, New, Read, Script, Single, Step, taken_apart
 from .staged import GATHERS, Gathers, RowProgram, Rows, SegmentProgram, reshaped, rows_of
 
+T = TypeVar("T")
 #: Results of one kernel.
 MOST_OUTPUTS = 16
 #: Nodes whose lines are those of what computes them.
@@ -568,66 +570,44 @@ class Launches(trace_hooks.Trace):
                 with tape.stop_recording():
                     found[id(one)] = self._given(one, self.call(function, (x(), *others), {}, one.lines))
         rest = [one for one in some if id(one) not in found]
-        joined = self._storing(rest)
-        for one in rest:
+        pieces: list[tuple[Expression, Piece]] = []
+        for one, node in zip(rest, self._stored(rest), strict=True):
             with on(one.layout.device):
                 found[id(one)] = made = Array._made(one.layout)
             self.script.steps.append(New(one.layout, self.script.put(made)))
-        shapes = [one.layout.shape for one in rest]
-        pieces = [
-            (one, piece)
-            for one, node, shape in zip(rest, joined, shapes, strict=True)
-            for piece in self.pieces(node, shape)
-        ]
-        for nodes, places in self._parts([piece for _, piece in pieces]):
-            owners = [pieces[i][0] for i, _ in places]
-            targets = [(found[id(one)], key) for one, (_, key) in zip(owners, places, strict=True)]
-            self.compute_into(
-                nodes, targets, tuple(dict.fromkeys(line for one in owners for line in one.lines))
-            )
+            pieces += [(one, piece) for piece in self.pieces(node, one.layout.shape)]
+        for nodes, parts in self._parts([piece for _, piece in pieces]):
+            owners = [pieces[i][0] for i, _ in parts]
+            targets = [(found[id(one)], key) for one, (_, key) in zip(owners, parts, strict=True)]
+            lines = dict.fromkeys(line for one in owners for line in one.lines)
+            self.compute_into(nodes, targets, tuple(lines))
         for one in rest:
             self.script.same(one.held(found[id(one)]), found[id(one)])
             self._remember(one)
         return [found[id(one)] for one in some]
 
-    def _storing(self, some: Sequence[Expression]) -> Sequence[Node]:
-        """The nodes of expressions, in whose joined arrays those that they read often are computed and stored."""
-        if not some:
-            return ()
-        nodes, device = [one.node for one in some], some[0].layout.device
-        found = {node: node.value for node in order(nodes) if node.kind == "pieces"}
-        read: dict[Node, int] = {}
-        shapes: dict[Node, tuple[int, ...]] = {}
-        for each in found.values():
-            for one in each.boxes:
-                if one.of.args:
-                    shapes[one.of] = one.shape
-                    read[one.of] = read.get(one.of, 0) + math.prod(one.sizes)
-        stored: dict[tuple[int, ...], list[Node]] = {}
-        for node in order(nodes):
-            if node in read:
-                read[node] += math.prod(shapes[node])
-        for node, count in read.items():
-            size = math.prod(shapes[node])
-            if (
-                self._there(node) is None
-                and not pieces_of((node,))
-                and stores(device, node, size, count / size)
-            ):
-                stored.setdefault(shapes[node], []).append(node)
-        for shape, alike in stored.items():
-            for i in range(0, len(alike), MOST_OUTPUTS):
-                few = alike[i : i + MOST_OUTPUTS]
-                own = [
-                    Expression(some[0].trace, one, fresh_layout(device, one.dtype, shape), (), 0)
-                    for one in few
-                ]
-                for one, made in zip(few, self.compute(own), strict=True):
-                    self._made[one] = partial(_identity, made)  # nothing else refers to it
+    def _stored(self, some: Sequence[Expression]) -> Sequence[Node]:
+        """The nodes of expressions, for which what they would compute often of joined arrays is computed and stored."""
+        nodes = [one.node for one in some]
+        joined = [node for node in order(nodes) if node.kind == "pieces"]
+        read = [piece for node in joined for piece in node.value.boxes if piece.of.args]
+        shapes = {piece.of: piece.shape for piece in read}
+        counts = Counter({node: math.prod(shapes[node]) for node in order(nodes) if node in shapes})
+        for piece in read:
+            counts[piece.of] += math.prod(piece.sizes)
+        alike: dict[tuple[int, ...], list[Expression]] = {}
+        for node, count in counts.items():
+            own = fresh_layout(some[0].layout.device, node.dtype, shapes[node])
+            if self._there(node) is None and stores(own, node, count / max(1, own.size)):
+                alike.setdefault(own.shape, []).append(Expression(some[0].trace, node, own, (), 0))
+        for group in alike.values():
+            for few in _few(group):
+                for one, made in zip(few, self.compute(few), strict=True):
+                    self._made[one.node] = partial(_identity, made)  # nothing else refers to it
         new = {}
-        for node, each in found.items():
-            own_boxes = [one._replace(of=self.reused((one.of,))[0]) for one in each.boxes]
-            new[node] = each._replace(boxes=tuple(own_boxes)).node(node.dtype)
+        for node in joined:
+            own_boxes = [one._replace(of=self.reused((one.of,))[0]) for one in node.value.boxes]
+            new[node] = node.value._replace(boxes=tuple(own_boxes)).node(node.dtype)
         return substitute(nodes, new)
 
     def pieces(self, node: Node, shape: tuple[int, ...]) -> tuple[Piece, ...]:
@@ -639,7 +619,7 @@ class Launches(trace_hooks.Trace):
         return tuple([Piece(box, part.node, part.shape, all_of(part.shape)) for box, part in parts])
 
     def _parts(self, pieces: Sequence[Piece]) -> list[tuple[list[Node], list[tuple[int, boxes.Key]]]]:
-        """What kernels compute of joined arrays: expressions of one shape, each with the number of its piece and its key."""
+        """What kernels compute of joined arrays: expressions of one shape, and of which pieces, and where, they are."""
         alike: dict[Any, list[tuple[int, Piece]]] = {}
         for i, one in enumerate(pieces):
             one = one._replace(of=self.reused((one.of,))[0])
@@ -677,11 +657,8 @@ class Launches(trace_hooks.Trace):
 
         def step(reads: tuple[Read, ...]) -> Step:
             apart = tuple([one for one, is_target in zip(reads, same, strict=True) if not is_target])
-            slots, keys = (
-                tuple([self.script.slot(one) for one, _ in targets]),
-                tuple([key for _, key in targets]),
-            )
-            return Into(plan, apart, own.numbers, slots, keys, tuple(offsets))
+            slots = tuple([self.script.slot(one) for one, _ in targets])
+            return Into(plan, apart, own.numbers, slots, tuple([key for _, key in targets]), tuple(offsets))
 
         self._note(own, own.program.name, outs, lines, plan, step)
 
@@ -814,10 +791,10 @@ def layouts_of(arrays: Sequence[Array]) -> tuple[Layout, ...]:
     return tuple([one._layout or one._planned() for one in arrays])
 
 
-def _few(inside: list[tuple[int, boxes.Key]]) -> list[list[tuple[int, boxes.Key]]]:
-    """Parts of an array as one kernel's results each time, about as many in each kernel."""
-    size = divide_up(len(inside), divide_up(len(inside), MOST_OUTPUTS))
-    return [inside[i : i + size] for i in range(0, len(inside), size)]
+def _few(several: Sequence[T]) -> list[Sequence[T]]:
+    """Parts of a sequence as one kernel's results each time, about as many in each kernel."""
+    size = divide_up(len(several), divide_up(len(several), MOST_OUTPUTS))
+    return [several[i : i + size] for i in range(0, len(several), size)]
 
 
 def _identity(x: Array) -> Array:

@@ -693,9 +693,7 @@ class Trace(Launches):
             one = Piece(box, node, x.shape, tuple(own))
             if not pieces_of((node,)):
                 made.append(one)
-            elif one.source is None or len(made) > _MOST_PIECES:
-                return None
-            elif node.kind != "pieces" and stores(x.device, node, x.size, 2):
+            elif one.source is None or len(made) > _MOST_PIECES or _twice(x, node):
                 return None
             else:
                 with tracing(self.name, self._shapes):
@@ -751,6 +749,11 @@ def _repeated(one: Expression, size: int) -> bool:
     return any(
         node.kind == "picked" or (node.row is not None and node.row.calls) for node in order((one.node,))
     )
+
+
+def _twice(x: Array, node: Node) -> bool:
+    """Whether an array whose node reads joined arrays is stored, as more than what moves it may read it."""
+    return node.kind != "pieces" and stores(layouts_of([x])[0], node, 2)
 
 
 def _ends(part: slice, n: int) -> slice:

@@ -13,9 +13,9 @@ from emptied import elementwise_plans, emptied
 
 import cukern as ck
 from cukern import dtypes
+from cukern.elementwise import costs
 from cukern.elementwise import geometry as spread
 from cukern.elementwise import plan as launch
-from cukern.elementwise import costs
 from cukern.shape import copy as copying
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import cukern as ck
 from cukern.elementwise import costs
+from cukern.elementwise.graph import Indexed, View
 
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "sine": lambda xp, x: xp.sin(x),
@@ -152,3 +153,73 @@ def test_views_with_new_axes_of_joined_arrays(device: ck.Device) -> None:
     for _ in range(3):
         for made, desired in zip(ck.jit(f)(x), f(x), strict=True):
             np.testing.assert_array_equal(made.numpy(), desired.numpy())
+
+
+def any_key(choice: Random, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """An index of every axis, with new ones between them."""
+    key: list[Any] = []
+    for n in shape:
+        ends = [choice.randint(-n - 1, n + 1) for _ in range(2)]
+        kinds = [slice(*ends, choice.choice([None, -2, -1, 1, 2])), slice(None), slice(None, None, -1)]
+        key += [None] * (choice.random() < 0.2)
+        key.append(choice.choice([*kinds, choice.randrange(-n, n)] if n else kinds))
+    return tuple(key)
+
+
+def test_an_index_of_an_index_is_one() -> None:
+    choice, x, merged = Random(0), np.arange(120).reshape(4, 5, 6), 0
+    for _ in range(500):
+        view, seen = View(0, (), x.shape), x
+        for _ in range(3):
+            key = any_key(choice, seen.shape)
+            view, seen = view.then(Indexed(key)), seen[key]
+        assert view.shape == seen.shape
+        np.testing.assert_array_equal(view.of_data(x), seen)
+        merged += len(view.steps) == 1
+    assert merged > 350  # but for empty parts of new axes
+
+
+def test_equal_views_are_read_once(device: ck.Device) -> None:
+    x = ck.asarray(np.arange(8.0), device=device)
+    jitted = ck.jit(lambda x: x[1:][1:-1] * x[2:7] + x[2:-1])
+    assert jitted(x).tolist() == [k * k + k for k in range(2, 7)]
+    (only,) = jitted.launches(x)
+    assert len(only.inputs) == 1
+
+
+@pytest.mark.usefixtures("small_waits")
+def test_results_of_joined_arrays_share_kernels(device: ck.Device) -> None:
+    def both(xp: Any, x: Any) -> Any:
+        ahead, behind = xp.roll(x, -1, 0), xp.roll(x, 1, 0)
+        return (ahead - behind) / 2, ahead + behind - 2 * x
+
+    data = np.random.default_rng(0).standard_normal((6, 7))
+    jitted = ck.jit(lambda x: both(ck, x))
+    for _ in range(3):
+        for made, desired in zip(jitted(ck.asarray(data, device=device)), both(np, data), strict=True):
+            np.testing.assert_allclose(made.numpy(), desired, rtol=1e-12, atol=1e-14)
+    launches = jitted.launches(ck.asarray(data, device=device))
+    assert sorted(len(one.outputs) for one in launches) == [2, 4]  # the rows inside, and those at both ends
+
+
+@pytest.mark.usefixtures("small_waits")
+def test_what_is_read_often_is_stored(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function of which an element is needed at many places is computed once, where that takes less time."""
+
+    def around(xp: Any, x: Any) -> Any:
+        y = xp.exp(xp.sin(x))
+        for _ in range(2):
+            y = xp.tanh(sum(xp.roll(y, i, 0) for i in range(1, 4)))
+        return y
+
+    x = np.random.default_rng(0).standard_normal((9, 4))
+    counts = []
+    for seconds in (0.0, 1.0):  # of a launch
+        monkeypatch.setattr(costs, "launch", lambda limits, seconds=seconds: seconds)
+        jitted = ck.jit(lambda x: around(ck, x))
+        for _ in range(3):
+            made = jitted(ck.asarray(x, device=device))
+            np.testing.assert_allclose(made.numpy(), around(np, x), rtol=1e-12)
+        reads = [len(one.inputs) for one in jitted.launches(ck.asarray(x, device=device))]
+        counts.append(max(reads))
+    assert counts[0] < counts[1]

@@ -65,8 +65,15 @@ struct Stage<< loop.index0 >> {
         }
 <% endif %>
 <%- endmacro %>
+<# Where the host keeps a value of element r + k, until what reads it is written there. #>
+<% macro kept(one) %>
+y<< one.k >>[offset[<< one.at >>] + stepped<Step::<< one.step >>>(r + k, layout.step[<< one.at >>])]
+<%- endmacro %>
 <# The values of element k of pack u of a thread, or on the host of element r + k. #>
 <% macro element(part) %>
+<% for one in part.again %>
+                const << one.type >> a<< one.number >> = << kept(one) >>;
+<% endfor %>
 <% for x in inputs if x.k in part.reads %>
                 const << x.compute >> a<< x.k >> = cast< << x.compute >> >(<< "in%d[u].at[k]" % x.k if count else "loaded(x%d[offset[%d] + stepped<Step::%s>(r + k, layout.step[%d])])" % (x.k, x.k, x.step, x.k) >>);
 <% endfor %>
@@ -94,7 +101,7 @@ struct Stage<< loop.index0 >> {
     << type >> s<< loop.index0 >>,
 <% endfor %>
 <% for y in outputs %>
-    << y.type >>* y<< loop.index0 >>,
+    << y.type >>*<< "" if count else " __restrict__" >> y<< loop.index0 >>,
 <% endfor %>
 <%- endmacro %>
 <# Begins the rows of a thread. #>
@@ -164,6 +171,9 @@ struct Stage<< loop.index0 >> {
         {
             const auto value_at = [&](index r, int k) -> Stage<< i >>::T {
 << element(stage) >>
+<% if stage.kept %>
+                << kept(stage.kept) >> = << stage.value >>;
+<% endif %>
                 return << stage.value >>;
             };
             index r = 0;
@@ -182,7 +192,7 @@ struct Stage<< loop.index0 >> {
             }
             for (; r < n; ++r) t<< i >> = Stage<< i >>::push(t<< i >>, value_at(r, 0));
 <% if not stage.row.batch %>
-            for (int k = 0; k < width; ++k) t<< i >> = Stage<< i >>::combine(t<< i >>, parts[k]);
+            t<< i >> = Stage<< i >>::combine(t<< i >>, total(parts, Stage<< i >>::combine));
 <% endif %>
         }
 <% endif %>

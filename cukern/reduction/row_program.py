@@ -162,11 +162,11 @@ def _threads(
     }
 
 
-def _variables(problem: RowProgram, step: Sequence[int], keeps: bool) -> dict[str, Any]:
+def _variables(problem: RowProgram, step: Sequence[int], serial: bool) -> dict[str, Any]:
     """The template variables of the program, for arrays with these steps along rows.
 
     Args:
-        keeps: whether what a stage reduces is kept in a result that is made of it, if it takes long to compute.
+        serial: whether a thread has a whole row, which it may read several times.
     """
     program, k = problem.program, len(problem.operands)
     rowwise = {*[i for i in range(k) if not step[i]], *range(k, len(program.inputs))}
@@ -196,9 +196,11 @@ def _variables(problem: RowProgram, step: Sequence[int], keeps: bool) -> dict[st
         if level_of[number] == len(levels):
             levels.append([])
         levels[level_of[number]].append(stages[-1])
-    kept = _kept(problem, step) if keeps else {}
+    kept = _kept(problem, step) if serial else {}
     for stage in stages:
         stage["kept"] = kept.get(stage["i"])
+    for level in levels:
+        _share_moments(level, program.outputs, serial)
     again = {
         program.outputs[i]: input_node(one["number"], program.outputs[i].dtype) for i, one in kept.items()
     }
@@ -237,6 +239,18 @@ def _variables(problem: RowProgram, step: Sequence[int], keeps: bool) -> dict[st
         "computed": any(one["body"] or one["before"] for one in parts),
         "half": all(d in dtypes.NARROW for d in program.inputs[:k]),
     }
+
+
+def _share_moments(level: Sequence[dict[str, Any]], roots: Sequence[Node], serial: bool) -> None:
+    """Have the host read rows twice for variances, which is faster than to join those of parts, and means be theirs."""
+    moments: dict[Node, int] = {}
+    for stage in level:
+        calls = any(one.row is not None and one.row.calls for one in order([roots[stage["i"]]]))
+        stage["twice"] = serial and stage["row"].state == "Moments<A>" and not calls
+        if stage["twice"]:
+            moments[roots[stage["i"]]] = stage["i"]
+    for stage in level:
+        stage["mean_of"] = moments.get(roots[stage["i"]]) if stage["row"].name == "mean" else None
 
 
 def _kept(problem: RowProgram, step: Sequence[int]) -> dict[int, dict[str, Any]]:

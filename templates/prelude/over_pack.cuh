@@ -8,3 +8,13 @@ __device__ __forceinline__ void over_pack(const Each& each) {
 #endif
     for (int v = 0; v < N; ++v) each(v);
 }
+// The first N of some states combined by halves, by loops.
+template <int N, typename State, int M, typename Combine>
+__device__ __forceinline__ State by_halves(State (&states)[M], const Combine& combine) {
+    if constexpr (N > 1) {
+        over_pack<N / 2>([&](int k) { states[k] = combine(states[k], states[k + N / 2]); });
+        return by_halves<N / 2>(states, combine);
+    } else {
+        return states[0];
+    }
+}

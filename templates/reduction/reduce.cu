@@ -51,11 +51,6 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             }
             for (; r < piece.r_end; ++r) a[0] = push(a[0], line.value(scalars, r), Place(q * inner + r));
         }
-#pragma unroll
-        for (int n = states / 2; n > 0; n /= 2) {
-#pragma unroll
-            for (int u = 0; u < n; ++u) a[u] = combine(a[u], a[u + n]);
-        }
-        out.store(row, a[0]);
+        out.store(row, by_halves<states>(a, combine));
     }
 }

@@ -176,6 +176,18 @@ y<< one.k >>[offset[<< one.at >>] + stepped<Step::<< one.step >>>(r + k, layout.
 <% endif %>
                 return << stage.value >>;
             };
+<% if stage.twice %>
+            const auto total_of = [&](const auto& term) -> Stage<< i >>::A {
+                Stage<< i >>::A parts[width] = {}, rest = 0;
+                index r = 0;
+                for (; r + width - 1 < n; r += width) over_pack<width>([&](int k) { parts[k] += term(Stage<< i >>::A(value_at(r, k))); });
+                for (; r < n; ++r) rest += term(Stage<< i >>::A(value_at(r, 0)));
+                return rest + total(parts);
+            };
+            const auto mean = total_of([](Stage<< i >>::A x) { return x; }) / Stage<< i >>::A(n);
+            const auto squares = total_of([&](Stage<< i >>::A x) { return (x - mean) * (x - mean); });
+            t<< i >> = Stage<< i >>::State{Stage<< i >>::A(n), mean, squares};
+<% else %>
             index r = 0;
 <% if not stage.row.batch %>
             Stage<< i >>::State parts[width];
@@ -192,14 +204,15 @@ y<< one.k >>[offset[<< one.at >>] + stepped<Step::<< one.step >>>(r + k, layout.
             }
             for (; r < n; ++r) t<< i >> = Stage<< i >>::push(t<< i >>, value_at(r, 0));
 <% if not stage.row.batch %>
-            t<< i >> = Stage<< i >>::combine(t<< i >>, total(parts, Stage<< i >>::combine));
+            t<< i >> = Stage<< i >>::combine(t<< i >>, by_halves<width>(parts, Stage<< i >>::combine));
+<% endif %>
 <% endif %>
         }
 <% endif %>
 <%- endmacro %>
 <# Reductions that do not read each other, for all threads of the row, which wait for each other once. #>
 <% macro reduced(level) %>
-<% for stage in level %>
+<% for stage in level if stage.mean_of is none %>
 << accumulated(stage) >>
 <% endfor %>
 <% if count %>
@@ -221,7 +234,11 @@ y<< one.k >>[offset[<< one.at >>] + stepped<Step::<< one.step >>>(r + k, layout.
 <% endif %>
 <% endif %>
 <% for stage in level %>
+<% if stage.mean_of is none %>
         const << stage.compute >> a<< stage.number >> = Stage<< stage.i >>::finish(t<< stage.i >>, n);
+<% else %>
+        const << stage.compute >> a<< stage.number >> = cast< << stage.compute >> >(cast< << stage.result >> >(t<< stage.mean_of >>.mean));
+<% endif %>
 <% endfor %>
 <%- endmacro %>
 <# What is stored. #>

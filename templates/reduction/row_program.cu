@@ -12,6 +12,9 @@
 <% include "prelude/packs.cuh" %>
 <% if not count %>
 <% include "prelude/over_pack.cuh" %>
+<% if stages | selectattr("twice") | list %>
+<% include "reduction/moments.cuh" %>
+<% endif %>
 <% endif %>
 using index = << index >>;
 constexpr int lanes = << lanes >>, width = << width >>, count = << count >>;
@@ -177,31 +180,24 @@ y<< one.k >>[offset[<< one.at >>] + stepped<Step::<< one.step >>>(r + k, layout.
                 return << stage.value >>;
             };
 <% if stage.twice %>
-            const auto total_of = [&](const auto& term) -> Stage<< i >>::A {
-                Stage<< i >>::A parts[width] = {}, rest = 0;
-                index r = 0;
-                for (; r + width - 1 < n; r += width) over_pack<width>([&](int k) { parts[k] += term(Stage<< i >>::A(value_at(r, k))); });
-                for (; r < n; ++r) rest += term(Stage<< i >>::A(value_at(r, 0)));
-                return rest + total(parts);
-            };
-            const auto mean = total_of([](Stage<< i >>::A x) { return x; }) / Stage<< i >>::A(n);
-            const auto squares = total_of([&](Stage<< i >>::A x) { return (x - mean) * (x - mean); });
-            t<< i >> = Stage<< i >>::State{Stage<< i >>::A(n), mean, squares};
+            t<< i >> = moments_of<Stage<< i >>::A, width>(index(0), n, [&](index r) { return value_at(r, 0); });
 <% else %>
             index r = 0;
-<% if not stage.row.batch %>
-            Stage<< i >>::State parts[width];
-            for (int k = 0; k < width; ++k) parts[k] = Stage<< i >>::identity();
-<% endif %>
-            for (; r + width - 1 < n; r += width) {
 <% if stage.row.batch %>
+            for (; r + width - 1 < n; r += width) {
                 Stage<< i >>::T v[width];
                 over_pack<width>([&](int k) { v[k] = value_at(r, k); });
                 t<< i >> = Stage<< i >>::push_all(t<< i >>, v);
-<% else %>
-                over_pack<width>([&](int k) { parts[k] = Stage<< i >>::push(parts[k], value_at(r, k)); });
-<% endif %>
             }
+<% else %>
+            Stage<< i >>::State parts[width];
+            for (int k = 0; k < width; ++k) parts[k] = Stage<< i >>::identity();
+            const auto push_at = [&](Stage<< i >>::State state, index r) { return Stage<< i >>::push(state, value_at(r, 0)); };
+<% if "(" not in stage.body | map(attribute="code") | join %>
+            r = pushed<4>(parts, r, n, push_at);
+<% endif %>
+            r = pushed<1>(parts, r, n, push_at);
+<% endif %>
             for (; r < n; ++r) t<< i >> = Stage<< i >>::push(t<< i >>, value_at(r, 0));
 <% if not stage.row.batch %>
             t<< i >> = Stage<< i >>::combine(t<< i >>, by_halves<width>(parts, Stage<< i >>::combine));

@@ -12,6 +12,8 @@ from .graph import Node, order
 #: By the style of a device, bytes of an array from which parts of it that are computed differently are written by
 #: kernels of their own: fewer bytes are moved, by more launches.
 MANY_BYTES = {"simt": 1 << 20, "serial": 1 << 16}
+#: Bytes of an array of the host up to which what is shifted cyclically is read of a copy with wider borders.
+MOST_COPIED = 1 << 20
 #: Operations of a statement that calls a function or divides.
 _CALL = 16
 #: The host's vectors make so many operations in the time of one in plain C++.
@@ -21,6 +23,11 @@ _VECTOR = 8
 def in_parts(device: Device, nbytes: int) -> bool:
     """Whether an array of so many bytes is written by parts."""
     return nbytes >= MANY_BYTES[device.style]
+
+
+def rolls(device: Device, nbytes: int) -> bool:
+    """Whether an array of so many bytes is shifted cyclically by reading a wider copy of it."""
+    return device.style == "serial" and 0 < nbytes <= MOST_COPIED
 
 
 def operations(nodes: Sequence[Node]) -> int:

@@ -456,7 +456,21 @@ class Reshaped(NamedTuple):
         return FUNCTIONS["reshape"](x, self.sizes)
 
 
-Step = Moved | Indexed | Broadcast | Reshaped
+class Rolled(NamedTuple):
+    """The elements of an array shifted cyclically along each axis: no view of it, but of a copy with wider borders."""
+
+    shifts: tuple[int, ...]
+
+    def shape(self, of: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of what is shifted."""
+        return of
+
+    def of(self, x: Any) -> Any:
+        """The shifted array."""
+        return FUNCTIONS["roll"](x, self.shifts, tuple(range(len(self.shifts))))
+
+
+Step = Moved | Indexed | Broadcast | Reshaped | Rolled
 
 
 class View(NamedTuple):
@@ -481,6 +495,8 @@ class View(NamedTuple):
                 data = data.transpose(step.order)
             elif isinstance(step, Reshaped):
                 data = data.reshape(step.sizes)
+            elif isinstance(step, Rolled):
+                data = np.roll(data, step.shifts, tuple(range(data.ndim)))
             else:
                 data = np.broadcast_to(data, step.sizes)
         return data
@@ -488,6 +504,11 @@ class View(NamedTuple):
     def then(self, step: Step) -> View:
         """The view of this one; an index of an index is one index, so that views of equal elements are equal."""
         shape, steps = step.shape(self.shape), self.steps
+        if isinstance(step, Rolled) and steps and isinstance(steps[-1], Rolled):
+            both = zip(steps[-1].shifts, step.shifts, shape, strict=True)
+            steps, step = steps[:-1], Rolled(tuple([(a + b) % n for a, b, n in both]))
+        if isinstance(step, Rolled) and not any(step.shifts):
+            return View(self.array, steps, shape)
         if isinstance(step, Indexed):
             step = step.normalised(self.shape)
             before = steps[-1] if steps else None

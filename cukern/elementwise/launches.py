@@ -28,8 +28,10 @@ from . import boxes
 from .costs import stores
 from .graph import (
     Expr,
+    Indexed,
     Node,
     Piece,
+    Rolled,
     Stage,
     View,
     all_of,
@@ -342,16 +344,47 @@ class Launches(trace_hooks.Trace):
         return *compact(_named(roots), roots), views
 
     def _operands(self, inputs: Iterable[int], views: Sequence[View]) -> list[Operand]:
-        reads = []
+        reads, first = [], len(self._shapes)
+        wide = self._widened(views)
         for k in inputs:
-            if k < len(self._shapes):
+            if k < first:
                 reads.append(Operand(self._array(k), None, self._array(k)))
             else:
-                view = views[k - len(self._shapes)]
-                whole = self._array(view.array)
+                whole, view = wide[k - first]
                 with trace_hooks.suspended(self), tape.stop_recording():
                     reads.append(Operand(whole, view, view.of(whole)))
         return reads
+
+    def _widened(self, views: Sequence[View]) -> list[tuple[Array, View]]:
+        """The arrays of views, and views of these: of what is shifted cyclically copies with wider borders."""
+        shifts: dict[int, list[tuple[int, ...]]] = {}
+        for view in views:
+            if view.steps and isinstance(view.steps[0], Rolled):
+                shifts.setdefault(view.array, []).append(_least(view.steps[0], self._shapes[view.array]))
+        wide = {}
+        for k, several in shifts.items():
+            x = self._array(k)
+            sides = [(max(0, *own), max(0, *[-one for one in own])) for own in zip(*several, strict=True)]
+            with tape.stop_recording():
+                wide[k] = self.once(FUNCTIONS["pad"], x, tuple(sides), "wrap"), sides
+        found = []
+        for view in views:
+            if view.steps and isinstance(view.steps[0], Rolled):
+                x, sides = wide[view.array]
+                places = zip(
+                    _least(view.steps[0], self._shapes[view.array]),
+                    sides,
+                    self._shapes[view.array],
+                    strict=True,
+                )
+                key = tuple([slice(before - shift, before - shift + n) for shift, (before, _), n in places])
+                seen = View(self.number(x), (), x.shape).then(Indexed(key))
+                for step in view.steps[1:]:
+                    seen = seen.then(step)
+                found.append((x, seen))
+            else:
+                found.append((self._array(view.array), view))
+        return found
 
     def compute(self, some: Sequence[Expression]) -> list[Array]:
         """New arrays of expressions of one shape, or of those that share rows, by one kernel."""
@@ -795,6 +828,13 @@ def _few(several: Sequence[T]) -> list[Sequence[T]]:
     """Parts of a sequence as one kernel's results each time, about as many in each kernel."""
     size = divide_up(len(several), divide_up(len(several), MOST_OUTPUTS))
     return [several[i : i + size] for i in range(0, len(several), size)]
+
+
+def _least(step: Rolled, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shifts by as few places as have the same result, forward or back."""
+    return tuple(
+        [shift if 2 * shift <= n else shift - n for shift, n in zip(step.shifts, shape, strict=True)]
+    )
 
 
 def _identity(x: Array) -> Array:

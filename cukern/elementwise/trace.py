@@ -39,6 +39,7 @@ from .graph import (
     Piece,
     Pieces,
     Reshaped,
+    Rolled,
     Stage,
     Swapped,
     all_of,
@@ -678,6 +679,25 @@ class Trace(Launches):
             function, x, others = again
             self._by_call[node] = function, weakref.ref(x), others
         return self._pending(Expression(self, node, whole, reads, depth + 1, lines=lines))
+
+    def rolled(self, x: Array, shifts: Sequence[int]) -> Array:
+        """An array whose elements are shifted cyclically along each axis, pending: a kernel reads a wider copy."""
+        node, reads, depth = self._read(x)
+        with tracing(self.name, self._shapes):
+            whole = all(
+                view.shape == x.shape and all(isinstance(step, Rolled) for step in view.steps)
+                for _, view in array_reads(node)
+            )
+        if not whole or pieces_of((node,)) or _staged((node,)):
+            deferred.computed(x)
+            node, reads, depth = self._read(x)
+        with tracing(self.name, self._shapes):
+            views = {
+                leaf: view.then(Rolled(tuple(shifts))).node(leaf.dtype) for leaf, view in array_reads(node)
+            }
+        own = fresh_layout(x.device, x.dtype, x.shape)
+        (made,) = substitute((node,), views)
+        return self._pending(Expression(self, made, own, reads, depth + 1, lines=self.lines_of([x])))
 
     def _side_by_side(
         self, parts: Sequence[tuple[Box, Array | complex, Key]], nodes: Sequence[Node], dtype: DType

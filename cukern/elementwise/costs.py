@@ -14,6 +14,8 @@ from .graph import Node, order
 MANY_BYTES = {"simt": 1 << 20, "serial": 1 << 16}
 #: Bytes of an array of the host up to which what is shifted cyclically is read of a copy with wider borders.
 MOST_COPIED = 1 << 20
+#: Operations of an expression that is computed at each place where it is read.
+_MOST_AGAIN = 32
 #: Operations of a statement that calls a function or divides.
 _CALL = 16
 #: The host's vectors make so many operations in the time of one in plain C++.
@@ -25,11 +27,6 @@ def in_parts(device: Device, nbytes: int) -> bool:
     return nbytes >= MANY_BYTES[device.style]
 
 
-def rolls(device: Device, nbytes: int) -> bool:
-    """Whether an array of so many bytes is shifted cyclically by reading a wider copy of it."""
-    return device.style == "serial" and 0 < nbytes <= MOST_COPIED
-
-
 def operations(nodes: Sequence[Node]) -> int:
     """About how many operations make an element of some expressions: loads, statements, and more for a function."""
     found = 0
@@ -39,6 +36,17 @@ def operations(nodes: Sequence[Node]) -> int:
         elif node.row is not None:
             found += _CALL if node.row.calls or node.row.name == "divide" else 1
     return found
+
+
+def shifts_reads(layout: Layout, node: Node, again: bool) -> bool:
+    """Whether an expression that is shifted cyclically is one of shifted reads, of copies with wider borders.
+
+    Args:
+        layout: that of the array.
+        again: whether it has such reads already. If not, and it takes long, it is computed once and written elsewhere.
+    """
+    small = layout.on_host and 0 < layout.nbytes <= MOST_COPIED
+    return small and (again or operations((node,)) <= _MOST_AGAIN)
 
 
 def stores(layout: Layout, node: Node, times: float) -> bool:

@@ -28,7 +28,7 @@ from ..errors import CaptureError
 from ..kernel.plan import BoundLaunch, one_device
 from ..kernel.strides import Strides, broadcast_steps, broadcasts
 from .boxes import Box, around, box_of, common
-from .costs import in_parts, stores
+from .costs import in_parts, shifts_reads, stores
 from .graph import (
     Called,
     Expr,
@@ -680,24 +680,29 @@ class Trace(Launches):
             self._by_call[node] = function, weakref.ref(x), others
         return self._pending(Expression(self, node, whole, reads, depth + 1, lines=lines))
 
-    def rolled(self, x: Array, shifts: Sequence[int]) -> Array:
-        """An array whose elements are shifted cyclically along each axis, pending: a kernel reads a wider copy."""
+    def rolled(self, x: Array, shifts: Sequence[int]) -> Array | None:
+        """An array whose elements are shifted cyclically along each axis, pending; None if it is made otherwise."""
         node, reads, depth = self._read(x)
+        own = layouts_of([x])[0]
         with tracing(self.name, self._shapes):
-            whole = all(
-                view.shape == x.shape and all(isinstance(step, Rolled) for step in view.steps)
-                for _, view in array_reads(node)
-            )
-        if not whole or pieces_of((node,)) or _staged((node,)):
+            views = [view for _, view in array_reads(node)]
+        steps = [step for view in views for step in view.steps]
+        again = any(isinstance(step, Rolled) for step in steps)
+        if pieces_of((node,)) or not shifts_reads(own, node, again):
+            return None
+        alike = all(view.shape == own.shape for view in views) and all(
+            isinstance(step, Rolled) for step in steps
+        )
+        if not alike or _staged((node,)):
             deferred.computed(x)
             node, reads, depth = self._read(x)
+        step = Rolled(tuple(shifts))
         with tracing(self.name, self._shapes):
-            views = {
-                leaf: view.then(Rolled(tuple(shifts))).node(leaf.dtype) for leaf, view in array_reads(node)
-            }
-        own = fresh_layout(x.device, x.dtype, x.shape)
-        (made,) = substitute((node,), views)
-        return self._pending(Expression(self, made, own, reads, depth + 1, lines=self.lines_of([x])))
+            moved = {leaf: view.then(step).node(leaf.dtype) for leaf, view in array_reads(node)}
+        new, lines = fresh_layout(own.device, own.dtype, own.shape), self.lines_of([x])
+        return self._pending(
+            Expression(self, substitute((node,), moved)[0], new, reads, depth + 1, lines=lines)
+        )
 
     def _side_by_side(
         self, parts: Sequence[tuple[Box, Array | complex, Key]], nodes: Sequence[Node], dtype: DType

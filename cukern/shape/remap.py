@@ -15,7 +15,7 @@ from ..array import Array
 from ..array.deferred import trace, traced_threads
 from ..array.layout import Layout, fresh_layout
 from ..dtypes import DType
-from ..elementwise.costs import in_parts, rolls
+from ..elementwise.costs import in_parts
 from ..elementwise.geometry import geometry
 from ..kernel import Kernel
 from ..kernel.plan import Plan, new, on
@@ -149,9 +149,10 @@ def _by_parts(
     order: tuple[int, ...] | None,
 ) -> Array | None:
     """The result of :func:`remap` that waits in a trace; None where the kernel is to compute it."""
-    if beyond == "wrap" and shape == x.shape and order is None and rolls(x.device, x.nbytes):
-        rolled: Array = active.rolled(x, before)
-        return rolled
+    if beyond == "wrap" and shape == x.shape and order is None:
+        rolled: Array | None = active.rolled(x, before)
+        if rolled is not None:
+            return rolled
     sides = [_sides(*sizes, beyond) for sizes in zip(shape, x.shape, before, strict=True)]
     several = sum(len(side or ()) > 1 for side in sides)
     if not in_parts(x.device, x.nbytes) or None in sides or several > _MOST_AXES:

@@ -25,6 +25,7 @@ MODES = ("constant", "edge", "wrap", "reflect")
 def small_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small arrays are computed by parts, as large ones are."""
     monkeypatch.setattr(costs, "MANY_BYTES", {"simt": 0, "serial": 0})
+    monkeypatch.setattr(costs, "MOST_COPIED", 0)
 
 
 def part(choice: Random, shape: tuple[int, ...], steps: tuple[int, ...] = (1,)) -> tuple[slice, ...]:
@@ -97,14 +98,20 @@ def check(seeds: range) -> None:
 
 
 @pytest.mark.usefixtures("small_waits")
-def test_random_programs(device: ck.Device) -> None:
+@pytest.mark.parametrize("copied", [0, 1 << 20])
+def test_random_programs(device: ck.Device, monkeypatch: pytest.MonkeyPatch, copied: int) -> None:
+    monkeypatch.setattr(costs, "MOST_COPIED", copied)
     check(range(20))
 
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("small_waits")
+@pytest.mark.parametrize("copied", [0, 1 << 20])
 @pytest.mark.parametrize("first", range(1000, 3000, 200))
-def test_many_random_programs(device: ck.Device, first: int) -> None:
+def test_many_random_programs(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, copied: int, first: int
+) -> None:
+    monkeypatch.setattr(costs, "MOST_COPIED", copied)
     check(range(first, first + 200))
 
 
@@ -223,3 +230,21 @@ def test_what_is_read_often_is_stored(device: ck.Device, monkeypatch: pytest.Mon
         reads = [len(one.inputs) for one in jitted.launches(ck.asarray(x, device=device))]
         counts.append(max(reads))
     assert counts[0] < counts[1]
+
+
+def test_small_arrays_are_shifted_by_one_kernel(device: ck.Device) -> None:
+    """Of shifted arrays, and of shifts of what is computed of them, a kernel reads a copy with wider borders."""
+
+    def slope(xp: Any, x: Any) -> Any:
+        first = xp.roll(x, -1, 0) - xp.roll(x, 1, 1)
+        return xp.roll(first * 2, (3, 5), (0, 1)) + xp.roll(xp.roll(x, 2, 0), -2, 0) - first[::-1]
+
+    data = np.random.default_rng(0).standard_normal((4, 7))
+    jitted = ck.jit(lambda x: slope(ck, x))
+    for scale in range(3):
+        x = ck.asarray(data * scale, device=device)
+        np.testing.assert_allclose(jitted(x).numpy(), slope(np, data * scale), rtol=1e-12, atol=1e-14)
+    if device.kind == "host":
+        pad, only = jitted.launches(x)
+        assert pad.name == "pad" and len(only.outputs) == 1
+    ck.testing.gradcheck(jitted, [ck.asarray(data, device=device)])

@@ -357,33 +357,27 @@ class Launches(trace_hooks.Trace):
 
     def _widened(self, views: Sequence[View]) -> list[tuple[Array, View]]:
         """The arrays of views, and views of these: of what is shifted cyclically copies with wider borders."""
-        shifts: dict[int, list[tuple[int, ...]]] = {}
-        for view in views:
-            if view.steps and isinstance(view.steps[0], Rolled):
-                shifts.setdefault(view.array, []).append(_least(view.steps[0], self._shapes[view.array]))
-        wide = {}
-        for k, several in shifts.items():
-            x = self._array(k)
-            sides = [(max(0, *own), max(0, *[-one for one in own])) for own in zip(*several, strict=True)]
-            with tape.stop_recording():
-                wide[k] = self.once(FUNCTIONS["pad"], x, tuple(sides), "wrap"), sides
+        shifts = [_least(view, self._shapes) for view in views]
+        sides: dict[int, list[tuple[int, int]]] = {}
+        for view, own in zip(views, shifts, strict=True):
+            if own is not None:
+                both = zip(own, sides.get(view.array, [(0, 0)] * len(own)), strict=True)
+                sides[view.array] = [(max(low, one), max(high, -one)) for one, (low, high) in both]
+        with tape.stop_recording():
+            wide = {
+                k: self.once(FUNCTIONS["pad"], self._array(k), tuple(own), "wrap") for k, own in sides.items()
+            }
         found = []
-        for view in views:
-            if view.steps and isinstance(view.steps[0], Rolled):
-                x, sides = wide[view.array]
-                places = zip(
-                    _least(view.steps[0], self._shapes[view.array]),
-                    sides,
-                    self._shapes[view.array],
-                    strict=True,
-                )
-                key = tuple([slice(before - shift, before - shift + n) for shift, (before, _), n in places])
-                seen = View(self.number(x), (), x.shape).then(Indexed(key))
-                for step in view.steps[1:]:
-                    seen = seen.then(step)
-                found.append((x, seen))
-            else:
+        for view, own in zip(views, shifts, strict=True):
+            if own is None:
                 found.append((self._array(view.array), view))
+                continue
+            x, places = wide[view.array], zip(own, sides[view.array], self._shapes[view.array], strict=True)
+            key = tuple([slice(low - one, low - one + n) for one, (low, _), n in places])
+            seen = View(self.number(x), (), x.shape).then(Indexed(key))
+            for step in view.steps[1:]:
+                seen = seen.then(step)
+            found.append((x, seen))
         return found
 
     def compute(self, some: Sequence[Expression]) -> list[Array]:
@@ -830,11 +824,12 @@ def _few(several: Sequence[T]) -> list[Sequence[T]]:
     return [several[i : i + size] for i in range(0, len(several), size)]
 
 
-def _least(step: Rolled, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shifts by as few places as have the same result, forward or back."""
-    return tuple(
-        [shift if 2 * shift <= n else shift - n for shift, n in zip(step.shifts, shape, strict=True)]
-    )
+def _least(view: View, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The fewest places, forward or back, by which a view shifts its array cyclically; None if it does not."""
+    if not view.steps or not isinstance(view.steps[0], Rolled):
+        return None
+    sizes = zip(view.steps[0].shifts, shapes[view.array], strict=True)
+    return tuple([shift if 2 * shift <= n else shift - n for shift, n in sizes])
 
 
 def _identity(x: Array) -> Array:

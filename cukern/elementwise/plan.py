@@ -55,7 +55,7 @@ from .row import convert_scalar
 #: Elements that the host makes at once by a quick expression, or of which it packs the masks.
 _TILE = 128
 #: Functions of which no result is a number where an operand is none, in both parts if it is complex.
-_KEEPS_NAN = frozenset(("abs", "add", "divide", "multiply", "negative", "square", "subtract"))
+_KEEPS_NAN = frozenset(("abs", "add", "multiply", "negative", "square", "subtract"))
 
 #: Where each input of a launch is in an array; empty where that makes no difference.
 Places = tuple[Place, ...]

@@ -27,8 +27,8 @@ from ..dtypes import COMPLEX, FLOATS, DType
 from ..errors import CaptureError
 from ..kernel.plan import BoundLaunch, one_device
 from ..kernel.strides import Strides, broadcast_steps, broadcasts
+from . import costs
 from .boxes import Box, around, box_of, common
-from .costs import in_parts, shifts_reads, stores
 from .graph import (
     Called,
     Expr,
@@ -610,7 +610,7 @@ class Trace(Launches):
         self._views.pop(id(x._storage), None)
         found = box_of(parts, x.shape)
         before, reads, depth = self._read(x)
-        if found is None or not in_parts(x.device, x.nbytes) or pieces_of((before,)) or _staged((before,)):
+        if found is None or not self.in_parts(x) or pieces_of((before,)) or _staged((before,)):
             self._compute_all([one])
             return self.assign(x, key, value)
         box, kept = found
@@ -680,6 +680,10 @@ class Trace(Launches):
             self._by_call[node] = function, weakref.ref(x), others
         return self._pending(Expression(self, node, whole, reads, depth + 1, lines=lines))
 
+    def in_parts(self, x: Array) -> bool:
+        """Whether an array is written by parts where these are computed differently."""
+        return costs.in_parts(x.device, x.nbytes)
+
     def rolled(self, x: Array, shifts: Sequence[int]) -> Array | None:
         """An array whose elements are shifted cyclically along each axis, pending; None if it is made otherwise."""
         node, reads, depth = self._read(x)
@@ -688,7 +692,7 @@ class Trace(Launches):
             views = [view for _, view in array_reads(node)]
         steps = [step for view in views for step in view.steps]
         again = any(isinstance(step, Rolled) for step in steps)
-        if pieces_of((node,)) or not shifts_reads(own, node, again):
+        if pieces_of((node,)) or not costs.shifts_reads(own, node, again):
             return None
         alike = all(view.shape == own.shape for view in views) and all(
             isinstance(step, Rolled) for step in steps
@@ -778,7 +782,7 @@ def _repeated(one: Expression, size: int) -> bool:
 
 def _twice(x: Array, node: Node) -> bool:
     """Whether an array whose node reads joined arrays is stored, as more than what moves it may read it."""
-    return node.kind != "pieces" and stores(layouts_of([x])[0], node, 2)
+    return node.kind != "pieces" and costs.stores(layouts_of([x])[0], node, 2)
 
 
 def _ends(part: slice, n: int) -> slice:

@@ -15,7 +15,6 @@ from ..array import Array
 from ..array.deferred import trace, traced_threads
 from ..array.layout import Layout, fresh_layout
 from ..dtypes import DType
-from ..elementwise.costs import in_parts
 from ..elementwise.geometry import geometry
 from ..kernel import Kernel
 from ..kernel.plan import Plan, new, on
@@ -155,7 +154,7 @@ def _by_parts(
             return rolled
     sides = [_sides(*sizes, beyond) for sizes in zip(shape, x.shape, before, strict=True)]
     several = sum(len(side or ()) > 1 for side in sides)
-    if not in_parts(x.device, x.nbytes) or None in sides or several > _MOST_AXES:
+    if not active.in_parts(x) or None in sides or several > _MOST_AXES:
         return None
     whole = fresh_layout(x.device, x.dtype, shape, order)
     numbers = [np.asarray(end, x.dtype).item() for end in ends] if beyond == "constant" else []

@@ -411,8 +411,7 @@ def test_numbers_whose_absolute_value_overflows(device: ck.Device) -> None:
 
 def test_programs_of_products_with_infinities_and_nan(device: ck.Device) -> None:
     """Of many elements, some of which have products that are infinite where their parts are not numbers."""
-    parts = np.array(list(itertools.product(SPECIAL, repeat=2)))
-    z = np.tile(parts[:, 0] + 1j * parts[:, 1], 8)
+    z = np.array([complex(a, b) for a, b in itertools.product(SPECIAL, SPECIAL)] * 8)
     z[len(z) // 2 :] = normal(len(z) - len(z) // 2)
 
     def size(z: ck.Array, w: ck.Array) -> ck.Array:

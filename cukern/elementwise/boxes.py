@@ -36,8 +36,8 @@ def common(joined: Sequence[Pieces], shape: tuple[int, ...]) -> list[Box]:
     return _between(cuts)
 
 
-def shared(pieces: Sequence[Piece]) -> list[tuple[Box, list[tuple[Piece, Key]]]]:
-    """Boxes of expressions of one shape, with the pieces that have these elements, and the keys of these there.
+def shared(pieces: Sequence[Piece]) -> list[tuple[Box, list[tuple[int, Key]]]]:
+    """Boxes of expressions of one shape, with the numbers of the pieces that have these elements, and their keys there.
 
     There are none of a piece that is no box of an expression.
     """
@@ -51,8 +51,8 @@ def shared(pieces: Sequence[Piece]) -> list[tuple[Box, list[tuple[Piece, Key]]]]
     found = []
     for box in _between(cuts):
         inside = [
-            (piece, _moved(piece, box))
-            for piece, source in zip(pieces, sources, strict=True)
+            (i, _moved(piece, box))
+            for i, (piece, source) in enumerate(zip(pieces, sources, strict=True))
             if all(a.start <= b.start and b.stop <= a.stop for a, b in zip(source, box, strict=True))
         ]
         if inside:

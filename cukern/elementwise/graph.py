@@ -378,6 +378,29 @@ class Indexed(NamedTuple):
         """The view of an array."""
         return x[self.key]
 
+    def normalised(self, of: tuple[int, ...]) -> Indexed:
+        """The index with the same elements of an array, whose numbers are the least that have them."""
+        sizes = iter(of)
+        key = [part if part is None else _part(range(next(sizes))[part]) for part in self.key]
+        return Indexed(tuple(key))
+
+    def behind(self, first: Indexed) -> Indexed | None:
+        """The index that has the elements of this one of a view by another, both normalised; None if there is none."""
+        key, parts = list[Any](), iter(first.key)
+        for part in self.key:
+            if part is None:
+                key.append(None)
+                continue
+            while type(own := next(parts)) is int:
+                key.append(own)
+            if own is not None:
+                key.append(_part(range(own.start, -1 if own.stop is None else own.stop, own.step)[part]))
+            elif part == slice(0, 1, 1):
+                key.append(None)
+            elif part != 0:
+                return None
+        return Indexed((*key, *parts))
+
     def within(self, own: tuple[int, ...], shape: tuple[int, ...]) -> Indexed:
         """The index of an array of shape ``own``, which is broadcast to ``shape``, for what broadcasts to the view."""
         new = len(shape) - len(own)
@@ -393,6 +416,16 @@ class Indexed(NamedTuple):
                     one = 0
             key.append(one)
         return Indexed(tuple(key))
+
+
+def _part(places: int | range) -> int | slice:
+    """The integer or slice of an axis that has certain places."""
+    if isinstance(places, int):
+        return places
+    if len(places) < 2:
+        return slice(places[0], places[0] + 1, 1) if places else slice(0, 0, 1)
+    stop = places[-1] + (1 if places.step > 0 else -1)
+    return slice(places[0], None if stop < 0 else stop, places.step)
 
 
 class Broadcast(NamedTuple):
@@ -423,7 +456,21 @@ class Reshaped(NamedTuple):
         return FUNCTIONS["reshape"](x, self.sizes)
 
 
-Step = Moved | Indexed | Broadcast | Reshaped
+class Rolled(NamedTuple):
+    """The elements of an array shifted cyclically along each axis: no view of it, but of a copy with wider borders."""
+
+    shifts: tuple[int, ...]
+
+    def shape(self, of: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of what is shifted."""
+        return of
+
+    def of(self, x: Any) -> Any:
+        """The shifted array."""
+        return FUNCTIONS["roll"](x, self.shifts, tuple(range(len(self.shifts))))
+
+
+Step = Moved | Indexed | Broadcast | Reshaped | Rolled
 
 
 class View(NamedTuple):
@@ -448,13 +495,27 @@ class View(NamedTuple):
                 data = data.transpose(step.order)
             elif isinstance(step, Reshaped):
                 data = data.reshape(step.sizes)
+            elif isinstance(step, Rolled):
+                data = np.roll(data, step.shifts, tuple(range(data.ndim)))
             else:
                 data = np.broadcast_to(data, step.sizes)
         return data
 
     def then(self, step: Step) -> View:
-        """The view of this one."""
-        return View(self.array, (*self.steps, step), step.shape(self.shape))
+        """The view of this one; an index of an index is one index, so that views of equal elements are equal."""
+        shape, steps = step.shape(self.shape), self.steps
+        if isinstance(step, Rolled) and steps and isinstance(steps[-1], Rolled):
+            both = zip(steps[-1].shifts, step.shifts, shape, strict=True)
+            steps, step = steps[:-1], Rolled(tuple([(a + b) % n for a, b, n in both]))
+        if isinstance(step, Rolled) and not any(step.shifts):
+            return View(self.array, steps, shape)
+        if isinstance(step, Indexed):
+            step = step.normalised(self.shape)
+            before = steps[-1] if steps else None
+            one = step.behind(before) if isinstance(before, Indexed) else None
+            if one is not None:
+                steps, step = steps[:-1], one
+        return View(self.array, (*steps, step), shape)
 
     def node(self, dtype: DType) -> Node:
         """The node of what is read."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,10 +25,13 @@ from ..device.precision import get_matmul_precision, matmul_precision
 from ..kernel.plan import BoundLaunch, on
 from ..kernel.sizes import divide_up
 from . import boxes
+from .costs import stores
 from .graph import (
     Expr,
+    Indexed,
     Node,
     Piece,
+    Rolled,
     Stage,
     View,
     all_of,
@@ -51,6 +56,7 @@ from .program import Program, compact
 from .script import Call, Into, Launch, New, Read, Script, Single, Step, taken_apart
 from .staged import GATHERS, Gathers, RowProgram, Rows, SegmentProgram, reshaped, rows_of
 
+T = TypeVar("T")
 #: Results of one kernel.
 MOST_OUTPUTS = 16
 #: Nodes whose lines are those of what computes them.
@@ -338,27 +344,54 @@ class Launches(trace_hooks.Trace):
         return *compact(_named(roots), roots), views
 
     def _operands(self, inputs: Iterable[int], views: Sequence[View]) -> list[Operand]:
-        reads = []
+        reads, first = [], len(self._shapes)
+        wide = self._widened(views)
         for k in inputs:
-            if k < len(self._shapes):
+            if k < first:
                 reads.append(Operand(self._array(k), None, self._array(k)))
             else:
-                view = views[k - len(self._shapes)]
-                whole = self._array(view.array)
+                whole, view = wide[k - first]
                 with trace_hooks.suspended(self), tape.stop_recording():
                     reads.append(Operand(whole, view, view.of(whole)))
         return reads
 
+    def _widened(self, views: Sequence[View]) -> list[tuple[Array, View]]:
+        """The arrays of views, and views of these: of what is shifted cyclically copies with wider borders."""
+        shifts = [_least(view, self._shapes) for view in views]
+        sides: dict[int, list[tuple[int, int]]] = {}
+        for view, own in zip(views, shifts, strict=True):
+            if own is not None:
+                both = zip(own, sides.get(view.array, [(0, 0)] * len(own)), strict=True)
+                sides[view.array] = [(max(low, one), max(high, -one)) for one, (low, high) in both]
+        with tape.stop_recording():
+            wide = {
+                k: self.once(FUNCTIONS["pad"], self._array(k), tuple(own), "wrap") for k, own in sides.items()
+            }
+        found = []
+        for view, own in zip(views, shifts, strict=True):
+            if own is None:
+                found.append((self._array(view.array), view))
+                continue
+            x, places = wide[view.array], zip(own, sides[view.array], self._shapes[view.array], strict=True)
+            key = tuple([slice(low - one, low - one + n) for one, (low, _), n in places])
+            seen = View(self.number(x), (), x.shape).then(Indexed(key))
+            for step in view.steps[1:]:
+                seen = seen.then(step)
+            found.append((x, seen))
+        return found
+
     def compute(self, some: Sequence[Expression]) -> list[Array]:
         """New arrays of expressions of one shape, or of those that share rows, by one kernel."""
+        joined = [one for one in some if pieces_of((one.node,))]
         first: dict[int, Array] = {}
         for one in some:
-            x = self._by_pieces(one) if pieces_of((one.node,)) else self._of_product(one)
+            x = None if one in joined else self._of_product(one)
             if x is not None:
                 first[id(one)] = x
-        if first:
-            rest = [one for one in some if id(one) not in first]
+        if first or joined:
+            rest = [one for one in some if id(one) not in first and one not in joined]
             first.update(zip(map(id, rest), self.compute(rest) if rest else (), strict=True))
+            first.update(zip(map(id, joined), self._by_pieces(joined) if joined else (), strict=True))
             return [first[id(one)] for one in some]
         share = next((rows for one in some if (rows := rows_of(one.node, one.layout.shape))), None)
         made = None if share is None else self._rows(*share, some)
@@ -552,23 +585,57 @@ class Launches(trace_hooks.Trace):
         self._note(own, own.program.name, plan.layouts, tuple(lines), plan, step)
         return made
 
-    def _by_pieces(self, one: Expression) -> Array:
-        """A new array of an expression of joined arrays, by a kernel for each box in which it is the same function.
+    def _by_pieces(self, some: Sequence[Expression]) -> list[Array]:
+        """New arrays of expressions of joined arrays, by a kernel for each box in which they are the same functions.
 
         Parts of expressions of one shape are computed together, for as many kernels compute them once.
         """
-        if (call := self._by_call.get(one.node)) is not None:
-            function, x, others = call
-            with tape.stop_recording():
-                return self._given(one, self.call(function, (x(), *others), {}, one.lines))
-        with on(one.layout.device):
-            made = Array._made(one.layout)
-        self.script.steps.append(New(one.layout, self.script.put(made)))
-        for nodes, keys in self._parts(self.pieces(one.node, one.layout.shape)):
-            self.compute_into(nodes, made, keys, one.lines)
-        self.script.same(one.held(made), made)
-        self._remember(one)
-        return made
+        found: dict[int, Array] = {}
+        for one in some:
+            if (call := self._by_call.get(one.node)) is not None:
+                function, x, others = call
+                with tape.stop_recording():
+                    found[id(one)] = self._given(one, self.call(function, (x(), *others), {}, one.lines))
+        rest = [one for one in some if id(one) not in found]
+        pieces: list[tuple[Expression, Piece]] = []
+        for one, node in zip(rest, self._stored(rest), strict=True):
+            with on(one.layout.device):
+                found[id(one)] = made = Array._made(one.layout)
+            self.script.steps.append(New(one.layout, self.script.put(made)))
+            pieces += [(one, piece) for piece in self.pieces(node, one.layout.shape)]
+        for nodes, parts in self._parts([piece for _, piece in pieces]):
+            owners = [pieces[i][0] for i, _ in parts]
+            targets = [(found[id(one)], key) for one, (_, key) in zip(owners, parts, strict=True)]
+            lines = dict.fromkeys(line for one in owners for line in one.lines)
+            self.compute_into(nodes, targets, tuple(lines))
+        for one in rest:
+            self.script.same(one.held(found[id(one)]), found[id(one)])
+            self._remember(one)
+        return [found[id(one)] for one in some]
+
+    def _stored(self, some: Sequence[Expression]) -> Sequence[Node]:
+        """The nodes of expressions, for which what they would compute often of joined arrays is computed and stored."""
+        nodes = [one.node for one in some]
+        joined = [node for node in order(nodes) if node.kind == "pieces"]
+        read = [piece for node in joined for piece in node.value.boxes if piece.of.args]
+        shapes = {piece.of: piece.shape for piece in read}
+        counts = Counter({node: math.prod(shapes[node]) for node in order(nodes) if node in shapes})
+        for piece in read:
+            counts[piece.of] += math.prod(piece.sizes)
+        alike: dict[tuple[int, ...], list[Expression]] = {}
+        for node, count in counts.items():
+            own = fresh_layout(some[0].layout.device, node.dtype, shapes[node])
+            if self._there(node) is None and stores(own, node, count / max(1, own.size)):
+                alike.setdefault(own.shape, []).append(Expression(some[0].trace, node, own, (), 0))
+        for group in alike.values():
+            for few in _few(group):
+                for one, made in zip(few, self.compute(few), strict=True):
+                    self._made[one.node] = partial(_identity, made)  # nothing else refers to it
+        new = {}
+        for node in joined:
+            own_boxes = [one._replace(of=self.reused((one.of,))[0]) for one in node.value.boxes]
+            new[node] = node.value._replace(boxes=tuple(own_boxes)).node(node.dtype)
+        return substitute(nodes, new)
 
     def pieces(self, node: Node, shape: tuple[int, ...]) -> tuple[Piece, ...]:
         """An expression of joined arrays as one joined array."""
@@ -578,32 +645,33 @@ class Launches(trace_hooks.Trace):
             parts = [(box, Expr(node, shape)[box]) for box in boxes.common(pieces_of((node,)), shape)]
         return tuple([Piece(box, part.node, part.shape, all_of(part.shape)) for box, part in parts])
 
-    def _parts(self, pieces: Sequence[Piece]) -> list[tuple[list[Node], list[boxes.Key]]]:
-        """What kernels compute of a joined array: expressions of one shape, and the parts that they are."""
-        alike: dict[Any, list[Piece]] = {}
+    def _parts(self, pieces: Sequence[Piece]) -> list[tuple[list[Node], list[tuple[int, boxes.Key]]]]:
+        """What kernels compute of joined arrays: expressions of one shape, and of which pieces, and where, they are."""
+        alike: dict[Any, list[tuple[int, Piece]]] = {}
         for i, one in enumerate(pieces):
             one = one._replace(of=self.reused((one.of,))[0])
-            alike.setdefault(i if one.source is None else one.shape, []).append(one)
-        kernels = list[tuple[list[Node], list[boxes.Key]]]()
+            alike.setdefault(i if one.source is None else one.shape, []).append((i, one))
+        kernels = list[tuple[list[Node], list[tuple[int, boxes.Key]]]]()
         with tracing(self.name, self._shapes):
             for group in alike.values():
-                parts = [(box, some) for box, inside in boxes.shared(group) for some in _few(inside)]
+                own = [one for _, one in group]
+                parts = [(box, few) for box, inside in boxes.shared(own) for few in _few(inside)]
                 if 0 < len(parts) < len(group):
-                    for box, some in parts:
-                        nodes = [one._replace(key=box).node for one, _ in some]
-                        kernels.append((nodes, [key for _, key in some]))
+                    for box, few in parts:
+                        nodes = [own[k]._replace(key=box).node for k, _ in few]
+                        kernels.append((nodes, [(group[k][0], key) for k, key in few]))
                 else:
-                    kernels += [([one.node], [one.box]) for one in group]
+                    kernels += [([one.node], [(i, one.box)]) for i, one in group]
         return kernels
 
     def compute_into(
-        self, nodes: Sequence[Node], x: Array, keys: Sequence[Any], lines: tuple[str, ...] = ()
+        self, nodes: Sequence[Node], targets: Sequence[tuple[Array, Any]], lines: tuple[str, ...] = ()
     ) -> None:
-        """Compute expressions to parts of an array, to whose shape they broadcast.
+        """Compute expressions to parts of arrays, each an array and a key, to whose shape they broadcast.
 
         They do not read the parts, but a single one may read each element of the array that it replaces.
         """
-        parts = [x._data[key] for key in keys]
+        parts, x = [one._data[key] for one, key in targets], targets[0][0]
         own = self.kernel(nodes, parts[0].shape)
         outs = tuple([layout_of(x.device, part) for part in parts])
         same = [one is x for one in own.arrays]
@@ -611,11 +679,13 @@ class Launches(trace_hooks.Trace):
         plan = self._chosen(plan_into(own.program, x.device, own.layouts, outs, inplace, own.placed))
         operands = [x.device.backend.operand(part) for part in parts]
         plan.write([one._operand for one in own.arrays if one is not x], own.numbers, operands)
-        offsets = tuple([0 if x.device.addressable else one - x._operand for one in operands])
+        host = x.device.addressable
+        offsets = [0 if host else at - one._operand for at, (one, _) in zip(operands, targets, strict=True)]
 
         def step(reads: tuple[Read, ...]) -> Step:
             apart = tuple([one for one, is_target in zip(reads, same, strict=True) if not is_target])
-            return Into(plan, apart, own.numbers, self.script.slot(x), tuple(keys), offsets)
+            slots = tuple([self.script.slot(one) for one, _ in targets])
+            return Into(plan, apart, own.numbers, slots, tuple([key for _, key in targets]), tuple(offsets))
 
         self._note(own, own.program.name, outs, lines, plan, step)
 
@@ -748,10 +818,18 @@ def layouts_of(arrays: Sequence[Array]) -> tuple[Layout, ...]:
     return tuple([one._layout or one._planned() for one in arrays])
 
 
-def _few(inside: list[tuple[Piece, boxes.Key]]) -> list[list[tuple[Piece, boxes.Key]]]:
-    """Parts of an array as one kernel's results each time, about as many in each kernel."""
-    size = divide_up(len(inside), divide_up(len(inside), MOST_OUTPUTS))
-    return [inside[i : i + size] for i in range(0, len(inside), size)]
+def _few(several: Sequence[T]) -> list[Sequence[T]]:
+    """Parts of a sequence as one kernel's results each time, about as many in each kernel."""
+    size = divide_up(len(several), divide_up(len(several), MOST_OUTPUTS))
+    return [several[i : i + size] for i in range(0, len(several), size)]
+
+
+def _least(view: View, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The fewest places, forward or back, by which a view shifts its array cyclically; None if it does not."""
+    if not view.steps or not isinstance(view.steps[0], Rolled):
+        return None
+    sizes = zip(view.steps[0].shifts, shapes[view.array], strict=True)
+    return tuple([shift if 2 * shift <= n else shift - n for shift, n in sizes])
 
 
 def _identity(x: Array) -> Array:

@@ -47,12 +47,15 @@ from .geometry import (
     spread,
     tiled,
 )
+from .graph import order
 from .print_cxx import Statement, argument_types, compute_type, statements
 from .program import Program
 from .row import convert_scalar
 
 #: Elements that the host makes at once by a quick expression, or of which it packs the masks.
 _TILE = 128
+#: Functions of which no result is a number where an operand is none, in both parts if it is complex.
+_KEEPS_NAN = frozenset(("abs", "add", "multiply", "negative", "square", "subtract"))
 
 #: Where each input of a launch is in an array; empty where that makes no difference.
 Places = tuple[Place, ...]
@@ -265,9 +268,12 @@ def variables(
 
 
 def _is_quick(program: Program, body: Sequence[Statement]) -> bool:
-    """Whether the host makes many elements of a program at once: its last statement alone has a quick expression."""
-    quick = [bool(line.quick) for line in body]
-    return len(program.outputs) == 1 and sum(quick) == 1 and quick[-1]
+    """Whether the host makes many elements of a program at once, by quick expressions whose NaNs reach its result."""
+    quick = [line for line in body if line.quick]
+    if len(program.outputs) != 1 or len({line.type for line in quick}) != 1:
+        return False
+    rows = [node.row.name for node in order(program.outputs) if node.row is not None]
+    return quick == [*body[-1:]] or _KEEPS_NAN.issuperset(rows)
 
 
 def _is_masks(program: Program, body: Sequence[Statement]) -> bool:
@@ -321,6 +327,8 @@ def _lines(axes: Axes, style: Style) -> Work:
             shape=outer, stride=[one[:-1] for one in steps], step=[one[-1] for one in steps]
         )
     bound["index"] = "long long" if wide else "int"
+    outers = [one[:-1] for one in axes.steps]
+    bound["offset_of"] = [outers.index(one) for one in outers]
     return Work(LINES, bound, patterns, grid, shape.block, walked, tail)
 
 

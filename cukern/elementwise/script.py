@@ -45,7 +45,7 @@ class Read(NamedTuple):
         if not self.layout.on_host:
             return x._seen(self.layout, self.offset)
         seen = view(x, self.view.of_data(x._data))
-        seen._planned()
+        seen._layout, seen._operand = self.layout, x.device.backend.operand(seen._ndarray)
         return seen
 
 
@@ -164,25 +164,26 @@ class New(NamedTuple):
 
 
 class Into(NamedTuple):
-    """A kernel that writes parts of an array, of one shape, which begin ``offsets`` bytes behind its first element."""
+    """A kernel that writes parts of arrays, of one shape, which begin ``offsets`` bytes behind the first elements."""
 
     plan: Plan
     reads: tuple[Read, ...]
     numbers: tuple[Any, ...]
-    slot: int
+    slots: tuple[int, ...]
     keys: tuple[Any, ...]
     offsets: tuple[int, ...]
 
     def run(self, values: list[Any]) -> None:
         """Launch."""
-        target: Array = values[self.slot]
+        targets: list[Array] = [values[slot] for slot in self.slots]
         arrays = [one.of(values) for one in self.reads]
         inputs = [one._operand for one in arrays]
-        if target.device.addressable:
-            parts = [target._data[key] for key in self.keys]
-            self.plan.write(inputs, self.numbers, list(map(target.device.backend.operand, parts)))
+        if self.plan.device.addressable:
+            parts = [x._data[key] for x, key in zip(targets, self.keys, strict=True)]
+            outs = list(map(self.plan.device.backend.operand, parts))
         else:
-            self.plan.write(inputs, self.numbers, [target._operand + offset for offset in self.offsets])
+            outs = [x._operand + offset for x, offset in zip(targets, self.offsets, strict=True)]
+        self.plan.write(inputs, self.numbers, outs)
 
 
 class Seen(NamedTuple):
@@ -479,7 +480,7 @@ def _written_by(step: Step) -> tuple[int, ...]:
     if isinstance(step, Call):
         return step.results
     step = step.step if isinstance(step, InPlace) else step
-    return step.slots if isinstance(step, Launch) else (step.slot,)
+    return step.slots if isinstance(step, (Launch, Into)) else (step.slot,)
 
 
 def _layouts_of(step: Launch | Single | New | Call | InPlace) -> Sequence[Layout]:

@@ -16,7 +16,7 @@ from .. import dtypes
 from ..array import Array
 from .complex_rows import conj, real
 from .kinds import Binary, Bounded, Choice, Power, Quotient, Rounding, Unary, binary, unary
-from .row import ALL, INEXACT, NUMERIC, REAL, REAL_NUMERIC
+from .row import ALL, FLOAT, INEXACT, NUMERIC, REAL, REAL_NUMERIC
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
 _ROOT_HALF = math.sqrt(0.5)
@@ -116,7 +116,7 @@ def _require_powers(x: Any, y: Any) -> None:
 
 
 def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
-    """A cheaper row with the same value, for some exponents."""
+    """A cheaper row with the same value but for rounding, for some exponents."""
     x, y = operands
     if type(y) in (int, float) and y == 2 and type(x) is Array and x.dtype.kind in "fc":
         return square, (x,)
@@ -128,6 +128,8 @@ def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | No
         return square, (x,)
     if kind in ("f", "c") and y in _POWERS:
         return _POWERS[y], (x,)
+    if kind == "f" and y == 3:
+        return cube, (x,)
     return None
 
 
@@ -205,6 +207,15 @@ square = unary(
     bools=dtypes.int8,
     vjp=lambda g, x, r: g * (2 * x),
     doc="x * x.",
+)
+cube: Any = unary(
+    "cube",
+    "x * x * x",
+    FLOAT,
+    vjp=lambda g, x, r: g * (3 * square(x)),
+    oracle=lambda x: x**3,
+    public=False,
+    doc="x * x * x.",
 )
 reciprocal = unary(
     "reciprocal",

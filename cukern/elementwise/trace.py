@@ -27,6 +27,7 @@ from ..dtypes import COMPLEX, FLOATS, DType
 from ..errors import CaptureError
 from ..kernel.plan import BoundLaunch, one_device
 from ..kernel.strides import Strides, broadcast_steps, broadcasts
+from . import costs
 from .boxes import Box, around, box_of, common
 from .graph import (
     Called,
@@ -38,6 +39,7 @@ from .graph import (
     Piece,
     Pieces,
     Reshaped,
+    Rolled,
     Stage,
     Swapped,
     all_of,
@@ -73,9 +75,6 @@ MOST_NODES = 512
 _DEPTH = 32
 #: Reads of arrays by an expression whose views read these again: of others, the views are of computed arrays.
 MOST_VIEWED = 3
-#: Bytes of an array from which parts of it that are computed differently are written by kernels of their own: fewer
-#: bytes are moved, by more launches.
-MANY_BYTES = 1 << 20
 #: Results of the host from which functions of narrower arrays are computed before they are broadcast, and how often
 #: each of these elements would be computed otherwise. GPUs compute them while they wait for memory.
 MANY_COMPUTED, LEAST_REPEATED = 1 << 14, 4
@@ -282,7 +281,7 @@ class Trace(Launches):
         if any(one is not x and one._storage is x._storage for one in others):
             return False
         (node,), _, _ = self.inlined(program, arrays, scalars)
-        self.compute_into([node], x, [...], self.lines_of(arrays))
+        self.compute_into([node], [(x, ...)], self.lines_of(arrays))
         return True
 
     def _pending(self, one: Expression) -> Array:
@@ -611,7 +610,7 @@ class Trace(Launches):
         self._views.pop(id(x._storage), None)
         found = box_of(parts, x.shape)
         before, reads, depth = self._read(x)
-        if x.nbytes < MANY_BYTES or found is None or pieces_of((before,)) or _staged((before,)):
+        if found is None or not self.in_parts(x) or pieces_of((before,)) or _staged((before,)):
             self._compute_all([one])
             return self.assign(x, key, value)
         box, kept = found
@@ -681,6 +680,34 @@ class Trace(Launches):
             self._by_call[node] = function, weakref.ref(x), others
         return self._pending(Expression(self, node, whole, reads, depth + 1, lines=lines))
 
+    def in_parts(self, x: Array) -> bool:
+        """Whether an array is written by parts where these are computed differently."""
+        return costs.in_parts(x.device, x.nbytes)
+
+    def rolled(self, x: Array, shifts: Sequence[int]) -> Array | None:
+        """An array whose elements are shifted cyclically along each axis, pending; None if it is made otherwise."""
+        node, reads, depth = self._read(x)
+        own = layouts_of([x])[0]
+        with tracing(self.name, self._shapes):
+            views = [view for _, view in array_reads(node)]
+        steps = [step for view in views for step in view.steps]
+        again = any(isinstance(step, Rolled) for step in steps)
+        if pieces_of((node,)) or not costs.shifts_reads(own, node, again):
+            return None
+        alike = all(view.shape == own.shape for view in views) and all(
+            isinstance(step, Rolled) for step in steps
+        )
+        if not alike or _staged((node,)):
+            deferred.computed(x)
+            node, reads, depth = self._read(x)
+        step = Rolled(tuple(shifts))
+        with tracing(self.name, self._shapes):
+            moved = {leaf: view.then(step).node(leaf.dtype) for leaf, view in array_reads(node)}
+        new, lines = fresh_layout(own.device, own.dtype, own.shape), self.lines_of([x])
+        return self._pending(
+            Expression(self, substitute((node,), moved)[0], new, reads, depth + 1, lines=lines)
+        )
+
     def _side_by_side(
         self, parts: Sequence[tuple[Box, Array | complex, Key]], nodes: Sequence[Node], dtype: DType
     ) -> list[Piece] | None:
@@ -695,7 +722,7 @@ class Trace(Launches):
             one = Piece(box, node, x.shape, tuple(own))
             if not pieces_of((node,)):
                 made.append(one)
-            elif one.source is None or len(made) > _MOST_PIECES:
+            elif one.source is None or len(made) > _MOST_PIECES or _twice(x, node):
                 return None
             else:
                 with tracing(self.name, self._shapes):
@@ -731,7 +758,7 @@ class Trace(Launches):
             if pieces_of((self._read(value)[0],)):
                 deferred.computed(value)
             node = cast(self._read(value)[0], x.dtype)
-        self.compute_into([node], x, [at], self.lines_of([value] if isinstance(value, Array) else []))
+        self.compute_into([node], [(x, at)], self.lines_of([value] if isinstance(value, Array) else []))
         x._bump("setitem")
         return True
 
@@ -751,6 +778,11 @@ def _repeated(one: Expression, size: int) -> bool:
     return any(
         node.kind == "picked" or (node.row is not None and node.row.calls) for node in order((one.node,))
     )
+
+
+def _twice(x: Array, node: Node) -> bool:
+    """Whether an array whose node reads joined arrays is stored, as more than what moves it may read it."""
+    return node.kind != "pieces" and costs.stores(layouts_of([x])[0], node, 2)
 
 
 def _ends(part: slice, n: int) -> slice:

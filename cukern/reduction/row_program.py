@@ -24,10 +24,10 @@ from .plan import accumulator, along
 from .variants import HOST_PIECE
 
 KERNEL = Kernel("reduction/row_program.cu")
-#: Elements that the host computes at once, if a row has twice as many.
-_UNROLL = (64, 32, 8, 1)
-#: From here on numbers of results that nothing reads.
-_UNREAD = 1 << 30
+#: Elements that the host computes at once, if a row has as many.
+_UNROLL = (64, 32, 16, 8, 1)
+#: From here on numbers of results that nothing reads, and of values that wait where results are written.
+_UNREAD, _KEPT = 1 << 30, 1 << 29
 #: The largest stride along a row, in elements, with which the host reads rows again and again.
 _NEAR = 8
 #: Bytes of a row that a thread holds in registers, if there are threads enough; and the most. A value counts as 4 at
@@ -80,7 +80,7 @@ def _made(problem: RowProgram) -> RowPlan | str:
         return "its arrays do not have the reduced axes one behind another"
     (n,), rows, step = over.shape, math.prod(kept.shape), [own[0] for own in over.steps]
     serial = launches._style(plan.device) == "serial"
-    variables = _variables(problem, step)
+    variables = _variables(problem, step, serial)
     if max(map(abs, step)) > (_NEAR if serial else 1) or (not serial and min(step) < 0):
         return "the elements of a row are apart"
     if serial:
@@ -88,7 +88,7 @@ def _made(problem: RowProgram) -> RowPlan | str:
         threads = {
             "block": 1,
             "lanes": 1,
-            "width": next(w for w in _UNROLL if w * 2 <= n or w == 1),
+            "width": next(w for w in _UNROLL if w <= n or w == 1),
             "count": 0,
             "full": False,
         }
@@ -162,8 +162,12 @@ def _threads(
     }
 
 
-def _variables(problem: RowProgram, step: Sequence[int]) -> dict[str, Any]:
-    """The template variables of the program, for arrays with these steps along rows."""
+def _variables(problem: RowProgram, step: Sequence[int], serial: bool) -> dict[str, Any]:
+    """The template variables of the program, for arrays with these steps along rows.
+
+    Args:
+        serial: whether a thread has a whole row, which it may read several times.
+    """
     program, k = problem.program, len(problem.operands)
     rowwise = {*[i for i in range(k) if not step[i]], *range(k, len(program.inputs))}
     last = len(problem.stages)
@@ -192,7 +196,16 @@ def _variables(problem: RowProgram, step: Sequence[int]) -> dict[str, Any]:
         if level_of[number] == len(levels):
             levels.append([])
         levels[level_of[number]].append(stages[-1])
-    ends, values = _part(program.outputs[last:], rowwise, last)
+    kept = _kept(problem, step) if serial else {}
+    for stage in stages:
+        stage["kept"] = kept.get(stage["i"])
+    for level in levels:
+        _share_moments(level, program.outputs, serial)
+    again = {
+        program.outputs[i]: input_node(one["number"], program.outputs[i].dtype) for i, one in kept.items()
+    }
+    ends, values = _part(substitute(program.outputs[last:], again), rowwise, last)
+    ends["again"] = list(kept.values())
     outputs = [
         {
             "k": j,
@@ -228,6 +241,39 @@ def _variables(problem: RowProgram, step: Sequence[int]) -> dict[str, Any]:
     }
 
 
+def _share_moments(level: Sequence[dict[str, Any]], roots: Sequence[Node], serial: bool) -> None:
+    """Have the host read rows twice for variances, which is faster than to join those of parts, and means be theirs."""
+    moments: dict[Node, int] = {}
+    for stage in level:
+        calls = any(one.row is not None and one.row.calls for one in order([roots[stage["i"]]]))
+        stage["twice"] = serial and stage["row"].state == "Moments<A>" and not calls
+        if stage["twice"]:
+            moments[roots[stage["i"]]] = stage["i"]
+    for stage in level:
+        stage["mean_of"] = moments.get(roots[stage["i"]]) if stage["row"].name == "mean" else None
+
+
+def _kept(problem: RowProgram, step: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """By the numbers of stages whose values take long to compute: the results in whose place these values wait."""
+    program, last, kept = problem.program, len(problem.stages), dict[int, dict[str, Any]]()
+    free = [j for j, wide in enumerate(problem.wide) if wide]
+    for i, value in enumerate(program.outputs[:last]):
+        for j in free:
+            nodes, at = order([program.outputs[last + j]]), len(problem.operands) + j
+            alike = value.dtype == problem.outs[j].dtype and value.dtype not in dtypes.NARROW
+            if (
+                alike
+                and step[at]
+                and value in nodes
+                and any(one.row and one.row.calls for one in order([value]))
+            ):
+                own = {"k": j, "at": at, "step": step_kind(step[at]), "type": compute_type(value.dtype)}
+                kept[i] = {**own, "number": _KEPT + j}
+                free.remove(j)
+                break
+    return kept
+
+
 def _part(roots: Sequence[Node], rowwise: Collection[int], number: int) -> tuple[dict[str, Any], list[str]]:
     """What computes some roots: what is the same for a row, then statements for each element; and the roots' values.
 
@@ -253,4 +299,4 @@ def _part(roots: Sequence[Node], rowwise: Collection[int], number: int) -> tuple
         for node, value in zip(tops, values, strict=True)
     ]
     reads = [node.value for node in order(rest) if node.kind == "input" and not fixed.get(node, True)]
-    return {"fixed": own, "before": before, "body": body, "reads": reads}, results
+    return {"fixed": own, "before": before, "body": body, "reads": reads, "again": []}, results

@@ -134,8 +134,8 @@ def remap(
     return result
 
 
-#: Bytes of an array of which a trace reads the parts, of which each takes a launch; and the most axes with several.
-_MANY_BYTES, _MOST_AXES = 1 << 20, 2
+#: The most axes of which a trace reads several parts.
+_MOST_AXES = 2
 
 
 def _by_parts(
@@ -148,8 +148,13 @@ def _by_parts(
     order: tuple[int, ...] | None,
 ) -> Array | None:
     """The result of :func:`remap` that waits in a trace; None where the kernel is to compute it."""
+    if beyond == "wrap" and shape == x.shape and order is None:
+        rolled: Array | None = active.rolled(x, before)
+        if rolled is not None:
+            return rolled
     sides = [_sides(*sizes, beyond) for sizes in zip(shape, x.shape, before, strict=True)]
-    if x.nbytes < _MANY_BYTES or None in sides or sum(len(side or ()) > 1 for side in sides) > _MOST_AXES:
+    several = sum(len(side or ()) > 1 for side in sides)
+    if not active.in_parts(x) or None in sides or several > _MOST_AXES:
         return None
     whole = fresh_layout(x.device, x.dtype, shape, order)
     numbers = [np.asarray(end, x.dtype).item() for end in ends] if beyond == "constant" else []

@@ -1,5 +1,6 @@
 // y[i] = f(x0[i], x1[i], ...): every elementwise operation, every fused function, every derivative of either.
-// Inputs x* of any strides (one that is written in place is an output), scalars s*, outputs y*. The axes are `rows` (the
+// Inputs x* of any strides (one that is written in place is an output), scalars s*, outputs y*. `offset_of` numbers for each
+// operand the first that steps by as much along the outer axes. The axes are `rows` (the
 // outer ones together) by `columns` (the inner one), along which an operand steps by 1, 0 or layout.step.
 // Launch: << lanes >> threads share a row; such a group owns `rows_piece` rows and `piece` columns of each. Groups of
 // columns lie along blockIdx.y, or along blockIdx.x where there is one row. No shared memory.
@@ -15,7 +16,7 @@
 <% set operands = inputs + outputs %>
 <% set strided = outer or "any" in operands | map(attribute="step") %>
 <% macro at(k, step) %>
-<% if step == "unit" %><< "o%d + j" % k if outer else "j" >><% elif step == "zero" %><< "o%d" % k if outer else "0" >><% else %><< "o%d + " % k if outer else "" >>j * layout.step[<< k >>]<% endif %>
+<% if step == "unit" %><< "o%d + j" % offset_of[k] if outer else "j" >><% elif step == "zero" %><< "o%d" % offset_of[k] if outer else "0" >><% else %><< "o%d + " % offset_of[k] if outer else "" >>j * layout.step[<< k >>]<% endif %>
 <% endmacro %>
 <% macro parameters() %>
 <% for x in inputs if not x.inplace %>
@@ -25,7 +26,7 @@
     << type >> s<< loop.index0 >>,
 <% endfor %>
 <% for y in outputs %>
-    << y.type >>*<< " __restrict__" if tile or outputs | length > 1 >> y<< loop.index0 >>,
+    << y.type >>*<< " __restrict__" if block == 1 or outputs | length > 1 >> y<< loop.index0 >>,
 <% endfor %>
 <% if strided %>
     Layout layout,
@@ -38,7 +39,7 @@
 <% macro offsets() %>
         index i = row;
 <% for axis in range(outer - 1, -1, -1) %>
-<% for k in range(operands | length) %>
+<% for k in range(operands | length) if offset_of[k] == k %>
         << ("index o%d =" if axis == outer - 1 else "o%d +=") % k >> i<< " % layout.shape[" ~ axis ~ "]" if axis >> * layout.stride[<< k >>][<< axis >>];
 <% endfor %>
 <% if axis %>
@@ -51,7 +52,7 @@
             const << x.compute >> a<< x.k >> = cast< << x.compute >> >(loaded(<< x.inplace or "x%d" % x.k >>[<< at(x.k, x.step) | trim >>]));
 <% endfor %>
 <% for line in body %>
-            const << line.type >> << line.name >> = << line.quick if quick and loop.last else line.code >>;
+            const << line.type >> << line.name >> = << line.quick if quick and line.quick else line.code >>;
 <% endfor %>
 <% for y in outputs %>
 <% if mask %>
@@ -70,19 +71,19 @@
                 const index j = next + k;
 << element(mask=true) >>
             }
-            pack_masks<tile>(masks, &y0[<< "o%d + " % (inputs | length) if outer >>next]);
+            pack_masks<tile>(masks, &y0[<< "o%d + " % offset_of[inputs | length] if outer >>next]);
         }
 <%- endmacro %>
 <% macro quickly() %>
         constexpr int tile = << tile >>;
-<% if "signs" in body[-1].quick %>
-        const auto signs = complex_parts::signs<< "<%s>" % outputs[0].type >>();
+<% if "signs" in body | map(attribute="quick") | join %>
+        const auto signs = complex_parts::signs<< "<%s>" % (body | selectattr("quick") | first).type >>();
 <% endif %>
         index next = start;
         for (; next + tile <= end; next += tile) {
 <% if vectors %>
 #ifdef CUKERN_LANES
-            const bool again = complex_parts::made_with_nan<tile>(&y0[<< "o%d + " % (inputs | length) if outer >>next], [&](int k) {
+            const bool again = complex_parts::made_with_nan<tile>(&y0[<< "o%d + " % offset_of[inputs | length] if outer >>next], [&](int k) {
                 const index j = next + k;
 <% for x in inputs %>
                 const complex_parts::Lanes<decltype(x<< x.k >>->re)> a<< x.k >>(&x<< x.k >>[<< at(x.k, x.step) | trim >>]);
@@ -95,7 +96,7 @@
                 const index j = next + k;
 << element(quick=true) >>
             }
-            const bool again = any_nan<tile>(&y0[<< "o%d + " % (inputs | length) if outer >>next]);
+            const bool again = any_nan<tile>(&y0[<< "o%d + " % offset_of[inputs | length] if outer >>next]);
 <% if vectors %>
 #endif
 <% endif %>

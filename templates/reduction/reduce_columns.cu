@@ -28,11 +28,16 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         for (index q = piece.q_first; q < piece.q_end; ++q) {
             const Line line(memory, layout, row, q, first);
             index r = piece.r_first;
-            for (; batch_size > 1 && r + batch_size - 1 < piece.r_end; r += batch_size)
+            for (; batch_size > 1 && r + batch_size - 1 < piece.r_end; r += batch_size) {
+                // Apart, as the host's compiler makes vectors of a loop along a row.
+                T values[batch_size][tile];
+#pragma unroll
+                for (int u = 0; u < batch_size; ++u)
+                    for (index c = 0; c < width; ++c) values[u][c] = line.value(scalars, r + u, c);
                 for (index c = 0; c < width; ++c) {
                     T v[batch_size];
 #pragma unroll
-                    for (int u = 0; u < batch_size; ++u) v[u] = line.value(scalars, r + u, c);
+                    for (int u = 0; u < batch_size; ++u) v[u] = values[u][c];
                     if constexpr (batch) {
                         a[c] = push_all(a[c], v, Place(q * inner + r), Place(1));
                     } else {
@@ -40,6 +45,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
                         for (int u = 0; u < batch_size; ++u) a[c] = push(a[c], v[u], Place(q * inner + r + u));
                     }
                 }
+            }
             for (; r < piece.r_end; ++r)
                 for (index c = 0; c < width; ++c)
                     a[c] = push(a[c], line.value(scalars, r, c), Place(q * inner + r));

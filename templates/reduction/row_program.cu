@@ -12,6 +12,9 @@
 <% include "prelude/packs.cuh" %>
 <% if not count %>
 <% include "prelude/over_pack.cuh" %>
+<% if stages | selectattr("twice") | list %>
+<% include "reduction/moments.cuh" %>
+<% endif %>
 <% endif %>
 using index = << index >>;
 constexpr int lanes = << lanes >>, width = << width >>, count = << count >>;
@@ -65,8 +68,15 @@ struct Stage<< loop.index0 >> {
         }
 <% endif %>
 <%- endmacro %>
+<# Where the host keeps a value of element r + k, until what reads it is written there. #>
+<% macro kept(one) %>
+y<< one.k >>[offset[<< one.at >>] + stepped<Step::<< one.step >>>(r + k, layout.step[<< one.at >>])]
+<%- endmacro %>
 <# The values of element k of pack u of a thread, or on the host of element r + k. #>
 <% macro element(part) %>
+<% for one in part.again %>
+                const << one.type >> a<< one.number >> = << kept(one) >>;
+<% endfor %>
 <% for x in inputs if x.k in part.reads %>
                 const << x.compute >> a<< x.k >> = cast< << x.compute >> >(<< "in%d[u].at[k]" % x.k if count else "loaded(x%d[offset[%d] + stepped<Step::%s>(r + k, layout.step[%d])])" % (x.k, x.k, x.step, x.k) >>);
 <% endfor %>
@@ -94,7 +104,7 @@ struct Stage<< loop.index0 >> {
     << type >> s<< loop.index0 >>,
 <% endfor %>
 <% for y in outputs %>
-    << y.type >>* y<< loop.index0 >>,
+    << y.type >>*<< "" if count else " __restrict__" >> y<< loop.index0 >>,
 <% endfor %>
 <%- endmacro %>
 <# Begins the rows of a thread. #>
@@ -164,32 +174,41 @@ struct Stage<< loop.index0 >> {
         {
             const auto value_at = [&](index r, int k) -> Stage<< i >>::T {
 << element(stage) >>
+<% if stage.kept %>
+                << kept(stage.kept) >> = << stage.value >>;
+<% endif %>
                 return << stage.value >>;
             };
+<% if stage.twice %>
+            t<< i >> = moments_of<Stage<< i >>::A, width>(index(0), n, [&](index r) { return value_at(r, 0); });
+<% else %>
             index r = 0;
-<% if not stage.row.batch %>
-            Stage<< i >>::State parts[width];
-            for (int k = 0; k < width; ++k) parts[k] = Stage<< i >>::identity();
-<% endif %>
-            for (; r + width - 1 < n; r += width) {
 <% if stage.row.batch %>
+            for (; r + width - 1 < n; r += width) {
                 Stage<< i >>::T v[width];
                 over_pack<width>([&](int k) { v[k] = value_at(r, k); });
                 t<< i >> = Stage<< i >>::push_all(t<< i >>, v);
-<% else %>
-                over_pack<width>([&](int k) { parts[k] = Stage<< i >>::push(parts[k], value_at(r, k)); });
-<% endif %>
             }
+<% else %>
+            Stage<< i >>::State parts[width];
+            for (int k = 0; k < width; ++k) parts[k] = Stage<< i >>::identity();
+            const auto push_at = [&](Stage<< i >>::State state, index r) { return Stage<< i >>::push(state, value_at(r, 0)); };
+<% if "(" not in stage.body | map(attribute="code") | join %>
+            r = pushed<4>(parts, r, n, push_at);
+<% endif %>
+            r = pushed<1>(parts, r, n, push_at);
+<% endif %>
             for (; r < n; ++r) t<< i >> = Stage<< i >>::push(t<< i >>, value_at(r, 0));
 <% if not stage.row.batch %>
-            for (int k = 0; k < width; ++k) t<< i >> = Stage<< i >>::combine(t<< i >>, parts[k]);
+            t<< i >> = Stage<< i >>::combine(t<< i >>, by_halves<width>(parts, Stage<< i >>::combine));
+<% endif %>
 <% endif %>
         }
 <% endif %>
 <%- endmacro %>
 <# Reductions that do not read each other, for all threads of the row, which wait for each other once. #>
 <% macro reduced(level) %>
-<% for stage in level %>
+<% for stage in level if stage.mean_of is none %>
 << accumulated(stage) >>
 <% endfor %>
 <% if count %>
@@ -211,7 +230,11 @@ struct Stage<< loop.index0 >> {
 <% endif %>
 <% endif %>
 <% for stage in level %>
+<% if stage.mean_of is none %>
         const << stage.compute >> a<< stage.number >> = Stage<< stage.i >>::finish(t<< stage.i >>, n);
+<% else %>
+        const << stage.compute >> a<< stage.number >> = cast< << stage.compute >> >(cast< << stage.result >> >(t<< stage.mean_of >>.mean));
+<% endif %>
 <% endfor %>
 <%- endmacro %>
 <# What is stored. #>

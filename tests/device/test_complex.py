@@ -407,3 +407,15 @@ def test_numbers_whose_absolute_value_overflows(device: ck.Device) -> None:
     assert (ck.asarray(x) == large).tolist() == [False, False, True]
     narrow = (ck.ones(1, dtype="complex64") + large).numpy()
     assert np.isinf(narrow.real).all() and np.isinf(narrow.imag).all()
+
+
+def test_programs_of_products_with_infinities_and_nan(device: ck.Device) -> None:
+    """Of many elements, some of which have products that are infinite where their parts are not numbers."""
+    z = np.array([complex(a, b) for a, b in itertools.product(SPECIAL, SPECIAL)] * 8)
+    z[len(z) // 2 :] = normal(len(z) - len(z) // 2)
+
+    def size(z: ck.Array, w: ck.Array) -> ck.Array:
+        return abs(z * w - z * z + 0.5)
+
+    both = [ck.asarray(x, device=device) for x in (z, z[::-1].copy())]
+    np.testing.assert_array_equal(ck.fuse(size)(*both).numpy(), size(*both).numpy())

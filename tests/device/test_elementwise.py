@@ -514,3 +514,12 @@ def test_conditions_in_long_rows(device: ck.Device, dtype: str, shape: tuple[int
         np.testing.assert_array_equal(getattr(ck, name)(ours, 2).numpy(), getattr(np, name)(x, 2), name)
     np.testing.assert_array_equal(ck.isfinite(ours).numpy(), np.isfinite(x))
     np.testing.assert_array_equal(ck.less(ours[..., :1], others).numpy(), x[..., :1] < y)
+
+
+def test_cubes_are_products(device: ck.Device) -> None:
+    data = np.random.default_rng(0).standard_normal(50).astype(np.float32) * 10
+    x = ck.asarray(data, device=device)
+    np.testing.assert_allclose(
+        (x**3).numpy(), data.astype(np.float64) ** 3, rtol=2 * np.finfo(np.float32).eps
+    )
+    ck.testing.gradcheck(lambda x: x**3, [ck.asarray(data.astype(np.float64), device=device)])

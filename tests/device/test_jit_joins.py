@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.elementwise import trace
-from cukern.shape import remap
+from cukern.elementwise import costs
+from cukern.elementwise.graph import Indexed, View
 
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "sine": lambda xp, x: xp.sin(x),
@@ -24,8 +24,8 @@ MODES = ("constant", "edge", "wrap", "reflect")
 @pytest.fixture
 def small_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small arrays are computed by parts, as large ones are."""
-    monkeypatch.setattr(remap, "_MANY_BYTES", 0)
-    monkeypatch.setattr(trace, "MANY_BYTES", 0)
+    monkeypatch.setattr(costs, "MANY_BYTES", {"simt": 0, "serial": 0})
+    monkeypatch.setattr(costs, "MOST_COPIED", 0)
 
 
 def part(choice: Random, shape: tuple[int, ...], steps: tuple[int, ...] = (1,)) -> tuple[slice, ...]:
@@ -98,14 +98,20 @@ def check(seeds: range) -> None:
 
 
 @pytest.mark.usefixtures("small_waits")
-def test_random_programs(device: ck.Device) -> None:
+@pytest.mark.parametrize("copied", [0, 1 << 20])
+def test_random_programs(device: ck.Device, monkeypatch: pytest.MonkeyPatch, copied: int) -> None:
+    monkeypatch.setattr(costs, "MOST_COPIED", copied)
     check(range(20))
 
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("small_waits")
+@pytest.mark.parametrize("copied", [0, 1 << 20])
 @pytest.mark.parametrize("first", range(1000, 3000, 200))
-def test_many_random_programs(device: ck.Device, first: int) -> None:
+def test_many_random_programs(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, copied: int, first: int
+) -> None:
+    monkeypatch.setattr(costs, "MOST_COPIED", copied)
     check(range(first, first + 200))
 
 
@@ -154,3 +160,91 @@ def test_views_with_new_axes_of_joined_arrays(device: ck.Device) -> None:
     for _ in range(3):
         for made, desired in zip(ck.jit(f)(x), f(x), strict=True):
             np.testing.assert_array_equal(made.numpy(), desired.numpy())
+
+
+def any_key(choice: Random, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """An index of every axis, with new ones between them."""
+    key: list[Any] = []
+    for n in shape:
+        ends = [choice.randint(-n - 1, n + 1) for _ in range(2)]
+        kinds = [slice(*ends, choice.choice([None, -2, -1, 1, 2])), slice(None), slice(None, None, -1)]
+        key += [None] * (choice.random() < 0.2)
+        key.append(choice.choice([*kinds, choice.randrange(-n, n)] if n else kinds))
+    return tuple(key)
+
+
+def test_an_index_of_an_index_is_one() -> None:
+    choice, x, merged = Random(0), np.arange(120).reshape(4, 5, 6), 0
+    for _ in range(500):
+        view, seen = View(0, (), x.shape), x
+        for _ in range(3):
+            key = any_key(choice, seen.shape)
+            view, seen = view.then(Indexed(key)), seen[key]
+        assert view.shape == seen.shape
+        np.testing.assert_array_equal(view.of_data(x), seen)
+        merged += len(view.steps) == 1
+    assert merged > 350  # but for empty parts of new axes
+
+
+def test_equal_views_are_read_once(device: ck.Device) -> None:
+    x = ck.asarray(np.arange(8.0), device=device)
+    jitted = ck.jit(lambda x: x[1:][1:-1] * x[2:7] + x[2:-1])
+    assert jitted(x).tolist() == [k * k + k for k in range(2, 7)]
+    (only,) = jitted.launches(x)
+    assert len(only.inputs) == 1
+
+
+@pytest.mark.usefixtures("small_waits")
+def test_results_of_joined_arrays_share_kernels(device: ck.Device) -> None:
+    def both(xp: Any, x: Any) -> Any:
+        ahead, behind = xp.roll(x, -1, 0), xp.roll(x, 1, 0)
+        return (ahead - behind) / 2, ahead + behind - 2 * x
+
+    data = np.random.default_rng(0).standard_normal((6, 7))
+    jitted = ck.jit(lambda x: both(ck, x))
+    for _ in range(3):
+        for made, desired in zip(jitted(ck.asarray(data, device=device)), both(np, data), strict=True):
+            np.testing.assert_allclose(made.numpy(), desired, rtol=1e-12, atol=1e-14)
+    launches = jitted.launches(ck.asarray(data, device=device))
+    assert sorted(len(one.outputs) for one in launches) == [2, 4]  # the rows inside, and those at both ends
+
+
+@pytest.mark.usefixtures("small_waits")
+def test_what_is_read_often_is_stored(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function of which an element is needed at many places is computed once, where that takes less time."""
+
+    def around(xp: Any, x: Any) -> Any:
+        y = xp.exp(xp.sin(x))
+        for _ in range(2):
+            y = xp.tanh(sum(xp.roll(y, i, 0) for i in range(1, 4)))
+        return y
+
+    x = np.random.default_rng(0).standard_normal((9, 4))
+    counts = []
+    for seconds in (0.0, 1.0):  # of a launch
+        monkeypatch.setattr(costs, "launch", lambda limits, seconds=seconds: seconds)
+        jitted = ck.jit(lambda x: around(ck, x))
+        for _ in range(3):
+            made = jitted(ck.asarray(x, device=device))
+            np.testing.assert_allclose(made.numpy(), around(np, x), rtol=1e-12)
+        reads = [len(one.inputs) for one in jitted.launches(ck.asarray(x, device=device))]
+        counts.append(max(reads))
+    assert counts[0] < counts[1]
+
+
+def test_small_arrays_are_shifted_by_one_kernel(device: ck.Device) -> None:
+    """Of shifted arrays, and of shifts of what is computed of them, a kernel reads a copy with wider borders."""
+
+    def slope(xp: Any, x: Any) -> Any:
+        first = xp.roll(x, -1, 0) - xp.roll(x, 1, 1)
+        return xp.roll(first * 2, (3, 5), (0, 1)) + xp.roll(xp.roll(x, 2, 0), -2, 0) - first[::-1]
+
+    data = np.random.default_rng(0).standard_normal((4, 7))
+    jitted = ck.jit(lambda x: slope(ck, x))
+    for scale in range(3):
+        x = ck.asarray(data * scale, device=device)
+        np.testing.assert_allclose(jitted(x).numpy(), slope(np, data * scale), rtol=1e-12, atol=1e-14)
+    if device.kind == "host":
+        pad, only = jitted.launches(x)
+        assert pad.name == "pad" and len(only.outputs) == 1
+    ck.testing.gradcheck(jitted, [ck.asarray(data, device=device)])

@@ -13,9 +13,9 @@ from emptied import elementwise_plans, emptied
 
 import cukern as ck
 from cukern import dtypes
+from cukern.elementwise import costs
 from cukern.elementwise import geometry as spread
 from cukern.elementwise import plan as launch
-from cukern.elementwise import trace
 from cukern.shape import copy as copying
 
 
@@ -195,7 +195,7 @@ def test_stencils(like_a_gpu: list[spread.Work], monkeypatch: pytest.MonkeyPatch
     """Views of one array are read once by a patch, and nothing beside them."""
     monkeypatch.setattr(launch, "FEWEST_PATCHED", 0)
     monkeypatch.setattr(spread, "_FEWEST_THREADS", 0)
-    monkeypatch.setattr(trace, "MANY_BYTES", 0)
+    monkeypatch.setattr(costs, "MANY_BYTES", {"simt": 0, "serial": 0})
     function, shapes, dtype, size = STENCILS[name]
     datas = [_values(shape, dtype, i) % 9 for i, shape in enumerate(shapes)]
     with ck.device("host"), ck.testing.checked():

@@ -11,7 +11,7 @@ from test_every_gradient import CALLS, Call, function_of, leaves, of_cases, plac
 from test_namespace import results
 
 import cukern as ck
-from cukern.shape import remap
+from cukern.elementwise import costs
 
 RNG = np.random.default_rng(0)
 
@@ -299,7 +299,7 @@ def test_jit_within_and_around() -> None:
 
 def test_joins_and_derivatives_in_jit(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits in a trace of arrays is computed at once of batched ones."""
-    monkeypatch.setattr(remap, "_MANY_BYTES", 0)
+    monkeypatch.setattr(costs, "MANY_BYTES", {"simt": 0, "serial": 0})
 
     def f(x: ck.Array, y: ck.Array) -> ck.Array:
         return ck.tanh(ck.concat([x * 2, y]))[1:] + 1

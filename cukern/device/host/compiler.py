@@ -58,6 +58,8 @@ _GCC_KERNEL = [
     "-fno-isolate-erroneous-paths-dereference",  # a division by what is always zero keeps its line
     # By default a loop is made into vectors only if 10 pairs of pointers are to be compared: derivatives have more.
     "--param=vect-max-version-for-alias-checks=100",
+    # Else a function of which `where` takes some values moves into a branch, and such loops are not made into vectors.
+    "-fno-tree-sink",
     *shlex.split("-Wl,-z,noseparate-code,-z,norelro -lm -lc -lgcc"),
 ]
 # The process has the C library, and what these kernels call of it: reading its symbols is a twentieth of a quick build.

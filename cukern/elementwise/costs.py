@@ -1,0 +1,61 @@
+"""What a trace computes again wherever it is read, and what it stores once: the times of both, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..array.layout import Layout
+from ..device import Device
+from ..launch.cost import bandwidth, flops, is_host, launch
+from .graph import Node, order
+
+#: By the style of a device, bytes of an array from which parts of it that are computed differently are written by
+#: kernels of their own: fewer bytes are moved, by more launches.
+MANY_BYTES = {"simt": 1 << 20, "serial": 1 << 16}
+#: Bytes of an array of the host up to which what is shifted cyclically is read of a copy with wider borders.
+MOST_COPIED = 1 << 20
+#: Operations of an expression that is computed at each place where it is read.
+_MOST_AGAIN = 32
+#: Operations of a statement that calls a function or divides.
+_CALL = 16
+#: The host's vectors make so many operations in the time of one in plain C++.
+_VECTOR = 8
+
+
+def in_parts(device: Device, nbytes: int) -> bool:
+    """Whether an array of so many bytes is written by parts."""
+    return nbytes >= MANY_BYTES[device.style]
+
+
+def operations(nodes: Sequence[Node]) -> int:
+    """About how many operations make an element of some expressions: loads, statements, and more for a function."""
+    found = 0
+    for node in order(nodes):
+        if node.kind in ("input", "view"):
+            found += 1
+        elif node.row is not None:
+            found += _CALL if node.row.calls or node.row.name == "divide" else 1
+    return found
+
+
+def shifts_reads(layout: Layout, node: Node, again: bool) -> bool:
+    """Whether an expression that is shifted cyclically is one of shifted reads, of copies with wider borders.
+
+    Args:
+        layout: that of the array.
+        again: whether it has such reads already. If not, and it takes long, it is computed once and written elsewhere.
+    """
+    small = layout.on_host and 0 < layout.nbytes <= MOST_COPIED
+    return small and (again or operations((node,)) <= _MOST_AGAIN)
+
+
+def stores(layout: Layout, node: Node, times: float) -> bool:
+    """Whether an expression, each of whose elements is read ``times`` times, is stored before, by a launch more.
+
+    Args:
+        layout: that of the array.
+    """
+    limits = layout.device.properties
+    rate = flops(limits) * (_VECTOR if is_host(limits) else 1)
+    again = (times - 1) * operations((node,)) * layout.size / rate
+    return again > 2 * layout.nbytes / bandwidth(limits) + launch(limits)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -481,3 +483,37 @@ def test_what_a_program_declares_for_its_host(device: ck.Device) -> None:
     x, y = ck.arange(32, dtype="float32"), ck.zeros(32)
     program["own::turn"](x, y, grid=1, block=32, shared=128)
     assert y.tolist() == x.tolist()[::-1]
+
+
+NARROWED = """
+#include <cuda_fp16.h>
+__constant__ signed char kept[] = {0xff, 1};
+__global__ void g(float* x, const __half2* h) {
+    int masks[] = {0xffffffff};
+    __half2 a = h[0];
+    a += h[1], a *= h[1];
+    x[0] = kept[0], x[1] = masks[0], x[2] = __low2float(a), x[3] = (h[0] < h[1]) + 2 * (h[0] != h[2]);
+}
+"""
+
+
+def test_numbers_that_do_not_fit_and_operators_of_pairs(device: ck.Device) -> None:
+    x, h = ck.zeros(4), ck.asarray([1.0, 2.0, 3.0, 4.0, 1.0, 0.0], "float16")
+    launched(NARROWED, None, x, h, block=1)
+    assert x.tolist() == [-1, -1, 12, 1]
+
+
+def test_an_unpickled_kernel_shows_its_own_lines(tmp_path: Path) -> None:
+    text = "\n__global__ void g(float* x) {\n    int i = threadIdx.x;\n    x[i] = 1;\n}\n"
+    path = tmp_path / "kernel.pickle"
+    path.write_bytes(pickle.dumps(ck.Kernel(text, block=4, name="elsewhere", plain=True)))
+    program = (
+        "import pickle, sys, cukern as ck\n"
+        "with ck.device('host'), ck.testing.checked(collect=True) as reports:\n"
+        "    pickle.load(open(sys.argv[1], 'rb'))(ck.zeros(3), grid=1)\n"
+        "print(reports[0])"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    assert "<elsewhere>:4" in said.stdout and ">    4 |     x[i] = 1;" in said.stdout

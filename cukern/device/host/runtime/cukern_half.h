@@ -83,11 +83,22 @@ struct alignas(4) Small2 {
     operator Raw2<format>() const { return {x.bits, y.bits}; }
 
 #define CUKERN_OPERATOR(op) \
-    friend inline Small2 operator op(Small2 a, Small2 b) { return {a.x op b.x, a.y op b.y}; }
+    friend inline Small2 operator op(Small2 a, Small2 b) { return {a.x op b.x, a.y op b.y}; } \
+    friend inline Small2& operator op##=(Small2& a, Small2 b) { return a = a op b; }
     CUKERN_OPERATOR(+)
     CUKERN_OPERATOR(-)
     CUKERN_OPERATOR(*)
     CUKERN_OPERATOR(/)
+#undef CUKERN_OPERATOR
+// A comparison holds if it does of both.
+#define CUKERN_OPERATOR(op) \
+    friend inline bool operator op(Small2 a, Small2 b) { return a.x op b.x && a.y op b.y; }
+    CUKERN_OPERATOR(==)
+    CUKERN_OPERATOR(!=)
+    CUKERN_OPERATOR(<)
+    CUKERN_OPERATOR(<=)
+    CUKERN_OPERATOR(>)
+    CUKERN_OPERATOR(>=)
 #undef CUKERN_OPERATOR
     Small2 operator-() const { return {-x, -y}; }
 };

@@ -493,14 +493,16 @@ __global__ void g(float* x, const __half2* h) {
     __half2 a = h[0];
     a += h[1], a *= h[1];
     x[0] = kept[0], x[1] = masks[0], x[2] = __low2float(a), x[3] = (h[0] < h[1]) + 2 * (h[0] != h[2]);
+    a = __hmax2_nan(h[2], __float2half2_rn(NAN)), x[4] = __hisnan(a.x), x[5] = __half2char_rz(__float2half(-300.5f));
+    x[6] = __half2uchar_rz(__float2half(2.5f));
 }
 """
 
 
 def test_numbers_that_do_not_fit_and_operators_of_pairs(device: ck.Device) -> None:
-    x, h = ck.zeros(4), ck.asarray([1.0, 2.0, 3.0, 4.0, 1.0, 0.0], "float16")
+    x, h = ck.zeros(7), ck.asarray([1.0, 2.0, 3.0, 4.0, 1.0, 0.0], "float16")
     launched(NARROWED, None, x, h, block=1)
-    assert x.tolist() == [-1, -1, 12, 1]
+    assert x.tolist() == [-1, -1, 12, 1, 1, -128, 2]
 
 
 def test_an_unpickled_kernel_shows_its_own_lines(tmp_path: Path) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w\s,.]*)\)((?:[^\n\\]|\\.|\\\n)*)$", re.MULTILINE)
+#: A macro without parameters, and the parameters of a kernel.
+_OBJECT = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+((?:[^\n\\]|\\.|\\\n)+)$", re.MULTILINE)
+_PARAMETERS = re.compile(r"\b__global__\b[^;{}()#]*(?:\([^()]*\)[^;{}()#]*)?\b\w+\s*\(([^()#]*)\)\s*\{")
 _COMMENT = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)")
 #: Where no macro is expanded: directives, comments and strings.
 _PASSED = r'^[ \t]*#(?:[^\n\\]|\\.|\\\n)*|//[^\n]*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"'
@@ -67,8 +70,24 @@ def _makers(text: str) -> tuple[dict[str, Macro], set[str]]:
     return found, makers & found.keys()
 
 
+def _with_parameters(text: str) -> str:
+    """The text with macros that stand for parameters of kernels expanded, but for those of several values."""
+    values: dict[str, set[str]] = {}
+    for name, value in _OBJECT.findall(text):
+        values.setdefault(name, set()).add(" ".join(_COMMENT.sub(" ", value.replace("\\\n", " ")).split()))
+    known = {name: value.pop() for name, value in values.items() if len(value) == 1}
+
+    def expanded(match: re.Match[str]) -> str:
+        at, end = match.start(1) - match.start(), match.end(1) - match.start()
+        listed = re.sub(r"(?:^|(?<=,))\s*(\w+)\s*(?=,|$)", lambda one: known.get(one[1], one[0]), match[1])
+        return match[0][:at] + listed + match[0][end:]
+
+    return _PARAMETERS.sub(expanded, text) if known else text
+
+
 def expanded_kernels(text: str) -> str:
-    """The text with uses of its macros that make kernels expanded, each on the line where it is used."""
+    """The text with uses of its macros that make kernels, or their parameters, expanded on the line of the use."""
+    text = _with_parameters(text)
     found, makers = _makers(text)
     if not found:
         return text

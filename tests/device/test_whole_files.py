@@ -505,6 +505,24 @@ def test_numbers_that_do_not_fit_and_operators_of_pairs(device: ck.Device) -> No
     assert x.tolist() == [-1, -1, 12, 1, 1, -128, 2]
 
 
+def test_macros_that_stand_for_parameters(device: ck.Device) -> None:
+    text = """\ufeff#define SIZES int n, \\
+    int scale  /* of each */
+#define n_of(x) n
+__global__ void g(float* x, SIZES) { x[threadIdx.x] = n_of(x) * scale; }
+#define ALL float* x, int n
+template <int times> __global__ void h( ALL ) { x[threadIdx.x] = n * times; }
+__global__ void wrong(float* x, int) { nothing(); }
+"""
+    x = ck.zeros(4)
+    launched(text, "g", x, 2, 3)
+    assert x.tolist() == [6] * 4
+    launched(text, "h<5>", x, 2)
+    assert x.tolist() == [10] * 4
+    with ck.device("host"), pytest.raises(ck.CompileError, match=r":7:.*nothing"):
+        ck.Kernel(text, plain=True)["wrong"].bind()
+
+
 def test_an_unpickled_kernel_shows_its_own_lines(tmp_path: Path) -> None:
     text = "\n__global__ void g(float* x) {\n    int i = threadIdx.x;\n    x[i] = 1;\n}\n"
     path = tmp_path / "kernel.pickle"

@@ -11,6 +11,10 @@ _PARAMETERS = re.compile(r"\b__global__\b[^;{}()#]*(?:\([^()]*\)[^;{}()#]*)?\b\w
 _COMMENT = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)")
 #: Where no macro is expanded: directives, comments and strings.
 _PASSED = r'^[ \t]*#(?:[^\n\\]|\\.|\\\n)*|//[^\n]*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"'
+#: What a kernel's body begins with, and a macro as the last of its statements.
+_BODY = re.compile(r"\b__global__\b[^;{}#]*\)\s*\{")
+_LAST = re.compile(r"(?:^|[;{})\s])(\w+)\s*(?:\([^;{}]*\))?\s*$")
+_BRACES = re.compile(rf"{_PASSED}|[{{}}]", re.MULTILINE)
 #: More are left to the compiler: a macro that names itself has no end.
 _MOST = 100_000
 
@@ -85,9 +89,24 @@ def _with_parameters(text: str) -> str:
     return _PARAMETERS.sub(expanded, text) if known else text
 
 
+def _with_statements(text: str) -> str:
+    """The text with a semicolon behind a macro that ends the body of a kernel, which a parser would not find."""
+    names = set(re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", text, re.MULTILINE))
+    for match in reversed(list(_BODY.finditer(text))) if names else ():
+        depth = 1
+        for brace in _BRACES.finditer(text, match.end()):
+            depth += (brace[0] == "{") - (brace[0] == "}")
+            if depth == 0:
+                last = _LAST.search(_COMMENT.sub(" ", text[match.end() : brace.start()]))
+                if last is not None and last[1] in names:
+                    text = f"{text[: brace.start()]};{text[brace.start() :]}"
+                break
+    return text
+
+
 def expanded_kernels(text: str) -> str:
     """The text with uses of its macros that make kernels, or their parameters, expanded on the line of the use."""
-    text = _with_parameters(text)
+    text = _with_statements(_with_parameters(text))
     found, makers = _makers(text)
     if not found:
         return text

@@ -505,7 +505,20 @@ def test_numbers_that_do_not_fit_and_operators_of_pairs(device: ck.Device) -> No
     assert x.tolist() == [-1, -1, 12, 1, 1, -128, 2]
 
 
-def test_macros_that_stand_for_parameters(device: ck.Device) -> None:
+#: Bodies of kernels that end with a macro.
+ENDED = """
+#define SET(i, value) x[i] = (value);
+#define DONE return;
+__global__ void whole(float* x) {
+    const char* brace = "}";
+    SET(threadIdx.x, sizeof(brace) / 4)  // of all }
+}
+__global__ void two(float* x) { if (threadIdx.x == 0) SET(0, 3) DONE }
+int main() { DONE }
+"""
+
+
+def test_macros_that_stand_for_parameters_and_statements(device: ck.Device) -> None:
     text = """\ufeff#define SIZES int n, \\
     int scale  /* of each */
 #define n_of(x) n
@@ -515,6 +528,10 @@ template <int times> __global__ void h( ALL ) { x[threadIdx.x] = n * times; }
 __global__ void wrong(float* x, int) { nothing(); }
 """
     x = ck.zeros(4)
+    launched(ENDED, "whole", x)
+    assert x.tolist() == [2, 2, 2, 2]
+    launched(ENDED, "two", x)
+    assert x.tolist() == [3, 2, 2, 2]
     launched(text, "g", x, 2, 3)
     assert x.tolist() == [6] * 4
     launched(text, "h<5>", x, 2)

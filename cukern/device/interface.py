@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -104,6 +105,10 @@ class Table(np.ndarray[Any, np.dtype[np.uint64]]):
     """
 
     arrays: tuple[np.ndarray[Any, Any] | None, ...] = ()
+
+
+#: NVRTC's message of a header that it has not found.
+MISSING_HEADER = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 
 
 class CompilerFailure(Exception):

@@ -14,7 +14,7 @@ from ..array.deferred import about_to_write, traced_threads
 from ..autodiff import tape, writes
 from ..cache import Cache
 from ..device import Device, bundles, capture_hooks
-from ..device.interface import CompiledFunction, CompilerFailure, Properties
+from ..device.interface import MISSING_HEADER, CompiledFunction, CompilerFailure, Properties
 from ..errors import CompileError, LaunchError, TemplateError
 from ..text import LEFT_OUT, Dim3, render, signature
 from ..text.entry import unknown_macro
@@ -224,8 +224,6 @@ def _check_bounds(block: Dim3, attributes: Mapping[str, int], parsed: signature.
 
 #: So many names in a compiler's messages are looked up, as messages of templates have hundreds.
 _MOST_NAMES = 20
-#: NVRTC's message of a header that it has not found.
-_MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 
 
 def compile_error(log: str, rendered: render.Rendered, target: object) -> CompileError:
@@ -237,7 +235,7 @@ def compile_error(log: str, rendered: render.Rendered, target: object) -> Compil
         parts += [f"{name}, line {line}:", render.excerpt(render.source_of(name), line)]
     elif brace := unclosed(rendered.text):  # the compiler saw it in what follows the text
         parts.insert(1, brace)
-    if missing := _MISSING.search(log):
+    if missing := MISSING_HEADER.search(log):
         parts.append(
             f"{missing[1]} is not on this machine. CUDA's toolkit has it, and so have these packages: "
             "nvidia-cuda-runtime-cu12 CUDA's own headers, nvidia-cuda-cccl-cu12 those of <cuda/...>, cub and "

@@ -518,7 +518,7 @@ def _assembled(source: str | os.PathLike[str], name: str | None, build: Build) -
     name = name or "kernel"
     if source.startswith("#line "):
         return source, name
-    source = source.replace("\r\n", "\n")
+    source = source.removeprefix("\ufeff").replace("\r\n", "\n")
     # Messages name the source by this label, and show its lines.
     return assembled(source, render.add_source(source, name), build=build), name
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..device import nvrtc
 from ..device.cuda.architectures import capability, is_for_90a
-from ..device.interface import CompilerFailure
+from ..device.interface import MISSING_HEADER, CompilerFailure
 from ..errors import DeviceError
 from ..text import Dim3
 from ..text.signature import Unit
@@ -101,6 +101,7 @@ class Occupancy:
         most: the warps that a multiprocessor can hold.
         spilled: bytes per thread that are stored to memory and loaded again for want of registers; None where no NVRTC
             tells.
+        unknown: why none tells; static shared memory is not counted then.
     """
 
     warps: int
@@ -110,6 +111,7 @@ class Occupancy:
     shared: int
     most: int = 64
     spilled: int | None = None
+    unknown: str = ""
 
     @property
     def share(self) -> float:
@@ -192,16 +194,24 @@ def arithmetic_seconds(operations: dict[str, int], gpu: str, of: str) -> float:
     return max(units.values())
 
 
-def _used(unit: Unit, arch: str) -> tuple[int | None, int, int | None]:
-    """Registers per thread, bytes of static shared memory and bytes spilled, as the GPU's assembler tells."""
+def _used(unit: Unit, arch: str) -> tuple[int | None, int, int | None, str]:
+    """Registers per thread, bytes of static shared memory and bytes spilled, as the assembler tells; or why not."""
     name = "sm_90a" if arch == "sm_90" and is_for_90a(unit) else arch
     try:
         log = nvrtc.compile(unit.text, name, options=["--ptxas-options=-v"]).log
-    except (DeviceError, CompilerFailure):
-        return None, 0, None
+    except DeviceError:
+        return None, 0, None, "there is no NVRTC"
+    except CompilerFailure as error:
+        missing = MISSING_HEADER.search(error.log)
+        why = f"{missing[1]} is not on this machine" if missing else "NVRTC does not compile the kernel"
+        return None, 0, None, why
     match, spilled = _USED.search(log), _SPILLED.search(log)
     found = (int(match[1]), int(match[2] or 0)) if match else (None, 0)
-    return *found, int(spilled[1]) + int(spilled[2]) if spilled else None
+    return (
+        *found,
+        int(spilled[1]) + int(spilled[2]) if spilled else None,
+        "" if match else "NVRTC does not tell",
+    )
 
 
 def occupancy(unit: Unit, block: Dim3, dynamic_shared: int, arch: str = "sm_90") -> Occupancy:
@@ -218,7 +228,7 @@ def occupancy(unit: Unit, block: Dim3, dynamic_shared: int, arch: str = "sm_90")
     """
     numbers = capability(arch)
     room = _MULTIPROCESSORS[numbers]
-    registers, static, spilled = _used(unit, arch)
+    registers, static, spilled, unknown = _used(unit, arch)
     warps, shared = -(-math.prod(block) // 32), static + dynamic_shared
     limits = {"threads": room.warps // warps, "blocks": room.blocks}
     if registers:
@@ -229,4 +239,4 @@ def occupancy(unit: Unit, block: Dim3, dynamic_shared: int, arch: str = "sm_90")
     limits["shared memory"] = room.shared * 1024 // max(taken, 1)
     limit = min(limits, key=lambda name: limits[name])
     blocks = limits[limit]
-    return Occupancy(blocks * warps, blocks, limit, registers, shared, room.warps, spilled)
+    return Occupancy(blocks * warps, blocks, limit, registers, shared, room.warps, spilled, unknown)

@@ -131,7 +131,7 @@ of time. Bars are copies and products in flight, from their issue to the end of 
 def _facts(trace: Trace, arch: str, gpu: str) -> list[str]:
     """What a launch takes of a GPU, in sentences."""
     room, cost, roof = trace.occupancy(arch), trace.cost(gpu), trace.roofline(gpu)
-    registers = "unknown, as there is no NVRTC" if room.registers is None else f"{room.registers} a thread"
+    registers = f"unknown, as {room.unknown}" if room.registers is None else f"{room.registers} a thread"
     spilled = f", {room.spilled} bytes spilled" if room.spilled else ""
     about, memory = "" if roof.exact else "about ", amount(roof.memory, "s")
     facts = [

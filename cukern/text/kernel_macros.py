@@ -5,9 +5,16 @@ from __future__ import annotations
 import re
 
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w\s,.]*)\)((?:[^\n\\]|\\.|\\\n)*)$", re.MULTILINE)
+#: A macro without parameters, and the parameters of a kernel.
+_OBJECT = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+((?:[^\n\\]|\\.|\\\n)+)$", re.MULTILINE)
+_PARAMETERS = re.compile(r"\b__global__\b[^;{}()#]*(?:\([^()]*\)[^;{}()#]*)?\b\w+\s*\(([^()#]*)\)\s*\{")
 _COMMENT = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)")
 #: Where no macro is expanded: directives, comments and strings.
 _PASSED = r'^[ \t]*#(?:[^\n\\]|\\.|\\\n)*|//[^\n]*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"'
+#: What a kernel's body begins with, and a macro as the last of its statements.
+_BODY = re.compile(r"\b__global__\b[^;{}#]*\)\s*\{")
+_LAST = re.compile(r"(?:^|[;{})\s])(\w+)\s*(?:\([^;{}]*\))?\s*$")
+_BRACES = re.compile(rf"{_PASSED}|[{{}}]", re.MULTILINE)
 #: More are left to the compiler: a macro that names itself has no end.
 _MOST = 100_000
 
@@ -67,8 +74,39 @@ def _makers(text: str) -> tuple[dict[str, Macro], set[str]]:
     return found, makers & found.keys()
 
 
+def _with_parameters(text: str) -> str:
+    """The text with macros that stand for parameters of kernels expanded, but for those of several values."""
+    values: dict[str, set[str]] = {}
+    for name, value in _OBJECT.findall(text):
+        values.setdefault(name, set()).add(" ".join(_COMMENT.sub(" ", value.replace("\\\n", " ")).split()))
+    known = {name: value.pop() for name, value in values.items() if len(value) == 1}
+
+    def expanded(match: re.Match[str]) -> str:
+        at, end = match.start(1) - match.start(), match.end(1) - match.start()
+        listed = re.sub(r"(?:^|(?<=,))\s*(\w+)\s*(?=,|$)", lambda one: known.get(one[1], one[0]), match[1])
+        return match[0][:at] + listed + match[0][end:]
+
+    return _PARAMETERS.sub(expanded, text) if known else text
+
+
+def _with_statements(text: str) -> str:
+    """The text with a semicolon behind a macro that ends the body of a kernel, which a parser would not find."""
+    names = set(re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", text, re.MULTILINE))
+    for match in reversed(list(_BODY.finditer(text))) if names else ():
+        depth = 1
+        for brace in _BRACES.finditer(text, match.end()):
+            depth += (brace[0] == "{") - (brace[0] == "}")
+            if depth == 0:
+                last = _LAST.search(_COMMENT.sub(" ", text[match.end() : brace.start()]))
+                if last is not None and last[1] in names:
+                    text = f"{text[: brace.start()]};{text[brace.start() :]}"
+                break
+    return text
+
+
 def expanded_kernels(text: str) -> str:
-    """The text with uses of its macros that make kernels expanded, each on the line where it is used."""
+    """The text with uses of its macros that make kernels, or their parameters, expanded on the line of the use."""
+    text = _with_statements(_with_parameters(text))
     found, makers = _makers(text)
     if not found:
         return text

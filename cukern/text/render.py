@@ -105,7 +105,8 @@ def add_source(source: str, label: str) -> str:
     """Register a string as a template; return its name, which is the same for the same string."""
     with _lock:
         name = f"<{label}>"
-        if _sources.strings.setdefault(name, source) != source:
+        # A text of a `#line` has the lines of others, of which one may have this name.
+        if source.startswith("#line ") or _sources.strings.setdefault(name, source) != source:
             from hashlib import sha256
 
             name = f"<{label} {sha256(source.encode()).hexdigest()[:8]}>"

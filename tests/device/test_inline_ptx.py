@@ -480,3 +480,45 @@ def test_active_lanes_behind_a_loop() -> None:
     with ck.device("host"), ck.testing.checked(collect=True) as reports:
         kernel(ck.zeros(32, "uint32"), grid=1)
     assert [report.kind for report in reports] == ["lane"]
+
+
+def test_an_instruction_behind_a_line_break_is_seen() -> None:
+    kernel = ck.Kernel(
+        r"""__global__ void elect(int* out) {
+            int chosen;
+            asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n\tselp.s32 %0, 1, 0, p;\n}" : "=r"(chosen));
+            out[threadIdx.x] = chosen;
+        }""",
+        block=32,
+        plain=True,
+    )
+    out = ck.zeros(32, "int32", device="host")
+    kernel(out, grid=1)
+    assert sum(out.tolist()) == 1
+
+
+def test_four_bits_and_powers_of_two() -> None:
+    kernel = ck.Kernel(
+        """__global__ void convert(const float* x, unsigned* small, unsigned short* powers, unsigned* back) {
+            const int t = threadIdx.x;
+            asm("{ .reg .b8 b; cvt.rn.satfinite.e2m1x2.f32 b, %1, %2; cvt.u32.u8 %0, b; }"
+                : "=r"(small[t]) : "f"(x[t]), "f"(-x[t]));
+            asm("cvt.rp.satfinite.ue8m0x2.f32 %0, %1, %2;" : "=h"(powers[t]) : "f"(x[t]), "f"(1.0f));
+            asm("{ .reg .b8 b; cvt.u8.u32 b, %1; cvt.rn.f16x2.e2m1x2 %0, b; }" : "=r"(back[t]) : "r"(small[t]));
+            asm("cvt.rn.bf16x2.ue8m0x2 %0, %1;" : "=r"(back[8 + t]) : "h"(powers[t]));
+        }""",
+        block=8,
+        plain=True,
+    )
+    x = np.array([0, 0.3, 1, 1.25, 2.5, 3, 100, np.inf], np.float32)
+    with ck.device("host"):
+        small, powers, back = ck.zeros(8, "uint32"), ck.zeros(8, "uint16"), ck.zeros(16, "uint32")
+        kernel(ck.asarray(x), small, powers, back, grid=1)
+    near = np.stack([-x, x]).clip(-6, 6).astype(ml_dtypes.float4_e2m1fn)
+    codes = near.view(np.uint8).astype(np.uint32)
+    np.testing.assert_array_equal(small.numpy(), codes[0] | codes[1] << 4)
+    np.testing.assert_array_equal(back.numpy()[:8].view(np.float16).reshape(8, 2).T, near.astype(np.float32))
+    exponents = np.array([0, 126, 127, 128, 129, 129, 134, 254])
+    np.testing.assert_array_equal(powers.numpy(), exponents << 8 | 127)
+    found = back.numpy()[8:].view(ml_dtypes.bfloat16).reshape(8, 2).astype(np.float64)
+    np.testing.assert_array_equal(found[:, 1], 2.0 ** (exponents - 127))

@@ -155,3 +155,30 @@ def test_four_bits(device: ck.Device) -> None:
     np.testing.assert_array_equal(back.numpy()[0], near.astype(np.float32))
     high = (3 * np.arange(count) >> 4 & 15).astype(np.uint8)
     np.testing.assert_array_equal(back.numpy()[1], high.view(small).astype(np.float32))
+
+
+POWERS = """
+#include <cuda_fp8.h>
+__global__ void powers(const float* x, unsigned* out, float* back, int count) {
+    const int i = threadIdx.x;
+    out[i] = __nv_cvt_float_to_e8m0(x[i], __NV_SATFINITE, cudaRoundPosInf);
+    out[count + i] = __nv_cvt_float2_to_e8m0x2(make_float2(x[i], 1), __NV_NOSAT, cudaRoundZero);
+    back[i] = float(__nv_fp8_e8m0(x[i]));
+}
+"""
+
+
+def test_powers_of_two(device: ck.Device) -> None:
+    x = np.array([0, 2.0**-127, 1.5 * 2.0**-127, 0.75, -1, 1.01, 448, 3e38, np.inf, np.nan], np.float32)
+    count = len(x)
+    out, back = ck.zeros((2, count), "uint32"), ck.zeros(count)
+    try:
+        ck.Kernel(POWERS, block=count, plain=True)(ck.asarray(x), out, back, count, grid=1)
+    except ck.CompileError as error:
+        if "e8m0" in error.log:
+            pytest.skip("this version of CUDA has no __nv_fp8_e8m0")
+        raise
+    up = [0, 0, 1, 127, 127, 128, 136, 254, 254, 255]
+    down = [0, 0, 0, 126, 127, 127, 135, 254, 255, 255]
+    assert out.tolist() == [up, [127 << 8 | one for one in down]]
+    np.testing.assert_array_equal(back.numpy(), [np.nan if e == 255 else 2.0 ** (e - 127) for e in up])

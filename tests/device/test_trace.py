@@ -14,6 +14,8 @@ import pytest
 
 import cukern as ck
 from cukern.cli import main
+from cukern.device import nvrtc
+from cukern.device.interface import CompilerFailure
 from cukern.testing import Trace, traced
 from cukern.testing.occupancy import arithmetic_seconds
 
@@ -403,3 +405,14 @@ def test_commands(
     (tmp_path / "fine.py").write_text("print('fine')")
     assert main(["check", str(tmp_path / "fine.py")]) == 0
     assert capsys.readouterr().out.endswith("fine\nno findings\n")
+
+
+def test_a_page_says_why_registers_are_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fails(text: str, *args: Any, **options: Any) -> None:
+        raise CompilerFailure('a.h(1): catastrophic error: cannot open source file "nv/target"')
+
+    one = trace(blocks=1)
+    monkeypatch.setattr(nvrtc, "compile", fails)
+    assert (one.occupancy().registers, one.occupancy().spilled) == (None, None)
+    one.save(tmp_path / "page.html")
+    assert "Registers: unknown, as nv/target is not on this machine." in (tmp_path / "page.html").read_text()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -481,3 +483,74 @@ def test_what_a_program_declares_for_its_host(device: ck.Device) -> None:
     x, y = ck.arange(32, dtype="float32"), ck.zeros(32)
     program["own::turn"](x, y, grid=1, block=32, shared=128)
     assert y.tolist() == x.tolist()[::-1]
+
+
+NARROWED = """
+#include <cuda_fp16.h>
+__constant__ signed char kept[] = {0xff, 1};
+__global__ void g(float* x, const __half2* h) {
+    int masks[] = {0xffffffff};
+    __half2 a = h[0];
+    a += h[1], a *= h[1];
+    x[0] = kept[0], x[1] = masks[0], x[2] = __low2float(a), x[3] = (h[0] < h[1]) + 2 * (h[0] != h[2]);
+    a = __hmax2_nan(h[2], __float2half2_rn(NAN)), x[4] = __hisnan(a.x), x[5] = __half2char_rz(__float2half(-300.5f));
+    x[6] = __half2uchar_rz(__float2half(2.5f));
+}
+"""
+
+
+def test_numbers_that_do_not_fit_and_operators_of_pairs(device: ck.Device) -> None:
+    x, h = ck.zeros(7), ck.asarray([1.0, 2.0, 3.0, 4.0, 1.0, 0.0], "float16")
+    launched(NARROWED, None, x, h, block=1)
+    assert x.tolist() == [-1, -1, 12, 1, 1, -128, 2]
+
+
+#: Bodies of kernels that end with a macro.
+ENDED = """
+#define SET(i, value) x[i] = (value);
+#define DONE return;
+__global__ void whole(float* x) {
+    const char* brace = "}";
+    SET(threadIdx.x, sizeof(brace) / 4)  // of all }
+}
+__global__ void two(float* x) { if (threadIdx.x == 0) SET(0, 3) DONE }
+int main() { DONE }
+"""
+
+
+def test_macros_that_stand_for_parameters_and_statements(device: ck.Device) -> None:
+    text = """\ufeff#define SIZES int n, \\
+    int scale  /* of each */
+#define n_of(x) n
+__global__ void g(float* x, SIZES) { x[threadIdx.x] = n_of(x) * scale; }
+#define ALL float* x, int n
+template <int times> __global__ void h( ALL ) { x[threadIdx.x] = n * times; }
+__global__ void wrong(float* x, int) { nothing(); }
+"""
+    x = ck.zeros(4)
+    launched(ENDED, "whole", x)
+    assert x.tolist() == [2, 2, 2, 2]
+    launched(ENDED, "two", x)
+    assert x.tolist() == [3, 2, 2, 2]
+    launched(text, "g", x, 2, 3)
+    assert x.tolist() == [6] * 4
+    launched(text, "h<5>", x, 2)
+    assert x.tolist() == [10] * 4
+    with ck.device("host"), pytest.raises(ck.CompileError, match=r":7:.*nothing"):
+        ck.Kernel(text, plain=True)["wrong"].bind()
+
+
+def test_an_unpickled_kernel_shows_its_own_lines(tmp_path: Path) -> None:
+    text = "\n__global__ void g(float* x) {\n    int i = threadIdx.x;\n    x[i] = 1;\n}\n"
+    path = tmp_path / "kernel.pickle"
+    path.write_bytes(pickle.dumps(ck.Kernel(text, block=4, name="elsewhere", plain=True)))
+    program = (
+        "import pickle, sys, cukern as ck\n"
+        "with ck.device('host'), ck.testing.checked(collect=True) as reports:\n"
+        "    pickle.load(open(sys.argv[1], 'rb'))(ck.zeros(3), grid=1)\n"
+        "print(reports[0])"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    assert "<elsewhere>:4" in said.stdout and ">    4 |     x[i] = 1;" in said.stdout

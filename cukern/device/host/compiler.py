@@ -45,6 +45,7 @@ _KERNEL_FLAGS = [
     *(["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []),
     "-fno-strict-aliasing",
     "-Wno-attributes",
+    "-Wno-narrowing",  # which compilers for GPUs take, as of 0xffffffff in the braces of an int
     f"-I{RUNTIME}",
     f"-I{RUNTIME / 'include'}",
 ]

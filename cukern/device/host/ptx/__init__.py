@@ -495,6 +495,6 @@ def asm_waits(text: str) -> bool:
 
 
 def _rows(text: str) -> Iterator[Row]:
-    for word in dict.fromkeys(re.findall(r"[a-z][\w]*(?:\.[\w:]+)+", text)):
+    for word in dict.fromkeys(re.findall(r"(?:\\[nt])*([a-z]\w*(?:\.[\w:]+)+)", text)):
         if found := _found(word):
             yield found[0]

@@ -68,6 +68,7 @@ MAPS = {
     },
     "number": {"s32": "int", "u32": "uint", "s64": "ll", "u64": "ull", "f32": "float", "f64": "double"},
     "mul24": {"s32": "mul24", "u32": "umul24"},
+    "mode": {"rz": "cudaRoundZero", "rp": "cudaRoundPosInf"},
     "whole": {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"},
     "wider": {"u16": "unsigned", "s16": "int", "u32": "unsigned long long", "s32": "long long"},
     "long": {"u32": "unsigned long long", "s32": "long long", "u64": "unsigned __int128", "s64": "__int128"}
@@ -325,6 +326,18 @@ _CONVERSIONS = [
         FP8,
     ),
     _row("cvt.rn.f16x2.(?P<k>e4m3|e5m2)x2", "cukern::from_fp8_pair<__NV_${k:upper}>(${1:b16})", FP8),
+    _row(
+        "cvt.rn.satfinite(?P<relu>.relu|).e2m1x2.f32",
+        "cukern::to_fp4_pair(${1:f32}, ${2:f32}, ${relu:given})",
+        FP8,
+    ),
+    _row("cvt.rn.f16x2.e2m1x2", "cukern::from_fp4_pair(${1:b8})", FP8),
+    _row(
+        "cvt.(?P<r>r[zp])(?P<sat>.satfinite|).ue8m0x2.f32",
+        "__nv_cvt_float2_to_e8m0x2({${2:f32}, ${1:f32}}, (__nv_saturation_t)${sat:given}, ${r:mode})",
+        FP8,
+    ),
+    _row("cvt.rn.bf16x2.ue8m0x2", "__nv_bfloat162(__nv_cvt_e8m0x2_to_bf162raw(${1:b16}))", FP8),
     _row("cvt.pack.sat.(?P<t>[su](?:8|16)).s32(?P<c>|.b32)", "=cukern::packed<$t>($1, $2${,3})"),
     _row("cvta(?:.to)?.(?:global|local|const|param).u(?:32|64)", "$1"),
     _row("cvta.to.shared(?:::cta|::cluster)?.u(?:32|64)", "$1"),

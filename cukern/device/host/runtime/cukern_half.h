@@ -83,11 +83,22 @@ struct alignas(4) Small2 {
     operator Raw2<format>() const { return {x.bits, y.bits}; }
 
 #define CUKERN_OPERATOR(op) \
-    friend inline Small2 operator op(Small2 a, Small2 b) { return {a.x op b.x, a.y op b.y}; }
+    friend inline Small2 operator op(Small2 a, Small2 b) { return {a.x op b.x, a.y op b.y}; } \
+    friend inline Small2& operator op##=(Small2& a, Small2 b) { return a = a op b; }
     CUKERN_OPERATOR(+)
     CUKERN_OPERATOR(-)
     CUKERN_OPERATOR(*)
     CUKERN_OPERATOR(/)
+#undef CUKERN_OPERATOR
+// A comparison holds if it does of both.
+#define CUKERN_OPERATOR(op) \
+    friend inline bool operator op(Small2 a, Small2 b) { return a.x op b.x && a.y op b.y; }
+    CUKERN_OPERATOR(==)
+    CUKERN_OPERATOR(!=)
+    CUKERN_OPERATOR(<)
+    CUKERN_OPERATOR(<=)
+    CUKERN_OPERATOR(>)
+    CUKERN_OPERATOR(>=)
 #undef CUKERN_OPERATOR
     Small2 operator-() const { return {-x, -y}; }
 };
@@ -168,6 +179,12 @@ CUKERN_SMALL(__nv_bfloat16, __nv_bfloat162, bfloat16, bfloat162)
     CUKERN_TO(T, name, uint, unsigned, CUKERN_UINT) CUKERN_TO(T, name, short, short, CUKERN_SHORT)      \
     CUKERN_TO(T, name, ushort, unsigned short, CUKERN_USHORT) CUKERN_TO(T, name, ll, long long, CUKERN_LL) \
     CUKERN_TO(T, name, ull, unsigned long long, CUKERN_ULL)
+#define CUKERN_BYTES(T, name)                                                                           \
+    static inline signed char __##name##2char_rz(T x) { return (signed char)max(-128, min(127, __float2int_rz(x))); } \
+    static inline unsigned char __##name##2uchar_rz(T x) { return (unsigned char)min(255u, __float2uint_rz(x)); }
+CUKERN_BYTES(__half, half)
+CUKERN_BYTES(__nv_bfloat16, bfloat16)
+#undef CUKERN_BYTES
 CUKERN_INTEGERS(__half, half)
 CUKERN_INTEGERS(__nv_bfloat16, bfloat16)
 #undef CUKERN_INTEGERS
@@ -256,6 +273,8 @@ CUKERN_FORMAT inline CUKERN_S __hmax(CUKERN_S a, CUKERN_S b) { return fmax((floa
 CUKERN_FORMAT inline CUKERN_S __hmin(CUKERN_S a, CUKERN_S b) { return fmin((float)a, (float)b); }
 CUKERN_FORMAT inline CUKERN_S __hmax_nan(CUKERN_S a, CUKERN_S b) { return a != a ? a : b != b ? b : __hmax(a, b); }
 CUKERN_FORMAT inline CUKERN_S __hmin_nan(CUKERN_S a, CUKERN_S b) { return a != a ? a : b != b ? b : __hmin(a, b); }
+CUKERN_FORMAT inline CUKERN_S2 __hmax2_nan(CUKERN_S2 a, CUKERN_S2 b) { return {__hmax_nan(a.x, b.x), __hmax_nan(a.y, b.y)}; }
+CUKERN_FORMAT inline CUKERN_S2 __hmin2_nan(CUKERN_S2 a, CUKERN_S2 b) { return {__hmin_nan(a.x, b.x), __hmin_nan(a.y, b.y)}; }
 CUKERN_FORMAT inline CUKERN_S2 __hmax2(CUKERN_S2 a, CUKERN_S2 b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }
 CUKERN_FORMAT inline CUKERN_S2 __hmin2(CUKERN_S2 a, CUKERN_S2 b) { return {__hmin(a.x, b.x), __hmin(a.y, b.y)}; }
 CUKERN_FORMAT inline float __low2float(CUKERN_S2 a) { return a.x; }

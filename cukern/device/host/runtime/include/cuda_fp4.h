@@ -6,7 +6,6 @@ typedef unsigned char __nv_fp4_storage_t;
 typedef unsigned char __nv_fp4x2_storage_t;
 typedef unsigned short __nv_fp4x4_storage_t;
 enum __nv_fp4_interpretation_t { __NV_E2M1 };
-enum cudaRoundMode { cudaRoundNearest, cudaRoundZero, cudaRoundPosInf, cudaRoundMinInf };
 
 namespace cukern {
 inline unsigned char to_fp4(double x) {

@@ -1,4 +1,5 @@
 // __nv_fp8_e4m3 and __nv_fp8_e5m2: stored in 8 bits, rounded to nearest even, values beyond the largest become it.
+// __nv_fp8_e8m0: a power of two, by its exponent, rounded up.
 #pragma once
 #include "cuda_fp16.h"
 
@@ -9,6 +10,7 @@ typedef unsigned short __nv_fp8x2_storage_t;
 typedef unsigned int __nv_fp8x4_storage_t;
 enum __nv_saturation_t { __NV_NOSAT, __NV_SATFINITE };
 enum __nv_fp8_interpretation_t { __NV_E4M3, __NV_E5M2 };
+enum cudaRoundMode { cudaRoundNearest, cudaRoundZero, cudaRoundPosInf, cudaRoundMinInf };
 
 namespace cukern {
 // The code of a positive number that is rounded to `bits` of a mantissa, with exponents of the bias `bias`.
@@ -42,6 +44,19 @@ inline float from_fp8(__nv_fp8_storage_t x, __nv_fp8_interpretation_t kind) {
     else value = from_small_code(code, kind == __NV_E4M3 ? 3 : 2, kind == __NV_E4M3 ? 7 : 15);
     return x & 0x80 ? -value : value;
 }
+// The least code is 2^-127, also of zero; signs are dropped.
+inline __nv_fp8_storage_t to_e8m0(double x, __nv_saturation_t saturation, cudaRoundMode mode) {
+    if (x != x) return 0xff;
+    const int top = saturation == __NV_SATFINITE ? 0xfe : 0xff;
+    const double size = __builtin_fabs(x);
+    if (size <= 0x1p-127) return 0;
+    if (size > 0x1p128) return (__nv_fp8_storage_t)top;
+    int exponent;
+    const bool is_between = __builtin_frexp(size, &exponent) > 0.5;
+    const int code = exponent + 126 + (is_between && mode == cudaRoundPosInf);
+    return (__nv_fp8_storage_t)(code < top ? code : top);
+}
+inline float from_e8m0(unsigned code) { return code == 0xff ? __builtin_nanf("") : __builtin_ldexpf(1, (int)code - 127); }
 
 template <__nv_fp8_interpretation_t kind>
 struct Fp8 {
@@ -131,3 +146,29 @@ static inline __half_raw __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t x, __nv_fp8_
 static inline __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t x, __nv_fp8_interpretation_t kind) {
     return {__nv_cvt_fp8_to_halfraw((unsigned char)x, kind).x, __nv_cvt_fp8_to_halfraw((unsigned char)(x >> 8), kind).x};
 }
+
+static inline __nv_fp8_storage_t __nv_cvt_float_to_e8m0(float x, __nv_saturation_t saturation, cudaRoundMode mode) {
+    return cukern::to_e8m0(x, saturation, mode);
+}
+static inline __nv_fp8_storage_t __nv_cvt_double_to_e8m0(double x, __nv_saturation_t saturation, cudaRoundMode mode) {
+    return cukern::to_e8m0(x, saturation, mode);
+}
+static inline __nv_fp8x2_storage_t __nv_cvt_float2_to_e8m0x2(float2 x, __nv_saturation_t saturation, cudaRoundMode mode) {
+    return (unsigned short)(cukern::to_e8m0(x.x, saturation, mode) | cukern::to_e8m0(x.y, saturation, mode) << 8);
+}
+static inline __nv_bfloat16_raw __nv_cvt_e8m0_to_bf16raw(__nv_fp8_storage_t x) { return __nv_bfloat16(cukern::from_e8m0(x)); }
+static inline __nv_bfloat162_raw __nv_cvt_e8m0x2_to_bf162raw(__nv_fp8x2_storage_t x) {
+    return {__nv_cvt_e8m0_to_bf16raw((unsigned char)x).x, __nv_cvt_e8m0_to_bf16raw((unsigned char)(x >> 8)).x};
+}
+
+struct __nv_fp8_e8m0 {
+    __nv_fp8_storage_t __x;
+    __nv_fp8_e8m0() = default;
+    explicit __nv_fp8_e8m0(double x) : __x(cukern::to_e8m0(x, __NV_SATFINITE, cudaRoundPosInf)) {}
+    explicit __nv_fp8_e8m0(float x) : __nv_fp8_e8m0((double)x) {}
+    explicit __nv_fp8_e8m0(__half x) : __nv_fp8_e8m0((double)(float)x) {}
+    explicit __nv_fp8_e8m0(__nv_bfloat16 x) : __nv_fp8_e8m0((double)(float)x) {}
+    explicit operator float() const { return cukern::from_e8m0(__x); }
+    explicit operator double() const { return cukern::from_e8m0(__x); }
+    explicit operator __nv_bfloat16() const { return __nv_bfloat16(cukern::from_e8m0(__x)); }
+};

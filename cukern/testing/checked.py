@@ -57,9 +57,6 @@ def checked(seeds: int = 3, strict: bool = False, collect: bool = False) -> Iter
         raise ValueError(f"checked: seeds: expected an integer in [1, 1000], got {seeds}")
     reports: list[KernelReport] = []
     chosen = mode.Mode(number, bool(strict), reports=reports if collect else None)
-    mode.enter(chosen)
-    try:
+    with mode.checking(chosen):
         yield reports
         mode.finish(chosen)
-    finally:
-        mode.leave(chosen)

@@ -129,11 +129,7 @@ class Trace:
             unit = "turns" if one.shared else "sectors"
             numbers = f"{one.requests}", f"{one.lanes:.0%}", f"{one.moved} {unit}", f"{one.least}"
             rows.append((one.place or "?", one.array, one.what, f"{one.size}", *numbers))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(word.ljust(n) for word, n in zip(row, widths, strict=True)).rstrip() for row in rows
-        ]
-        return "\n".join([head, *lines])
+        return f"{head}\n{render.table(rows)}"
 
     def occupancy(self, arch: str = "sm_90") -> Occupancy:
         """How many warps of the kernel a multiprocessor holds at a time, and its registers and spills.
@@ -486,9 +482,8 @@ def traced(
     tracer = Tracer(numbers["blocks"], numbers["accesses"], kernel, numbers["most"])
     chosen = mode.Mode(1, False, [], tracer)
     traces: list[Trace] = []
-    mode.enter(chosen)
     try:
-        yield traces
+        with mode.checking(chosen):
+            yield traces
     finally:
-        mode.leave(chosen)
         traces.extend(map(Trace, tracer.launches))

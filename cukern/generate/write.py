@@ -13,8 +13,8 @@ from ..array import Array
 from ..array.creation import asarray
 from ..capture import capture
 from ..device import Device
+from ..errors import require_int
 from ..gguf.file import Mapped, open_gguf
-from ..nn.fused import is_int
 from ..random import Generator, default_rng
 from .decoder import Decoder, read_hyper
 from .sampling import Sampling
@@ -118,16 +118,11 @@ class Model:
         """
         chosen = (Sampling() if sampling is None else sampling).require()
         room = self.decoder.positions
-        if not is_int(max_tokens):
-            raise TypeError(f"max_tokens: expected an int, got {max_tokens!r}")
-        if max_tokens < 0:
-            raise ValueError(f"max_tokens: expected at least 0, got {max_tokens}")
+        require_int("max_tokens", max_tokens, 0)
         if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, str | bytes):
             raise TypeError(f"prompt: expected a sequence of ints, got {type(prompt).__name__}")
-        if seed is not None and not is_int(seed):
-            raise TypeError(f"seed: expected an int or None, got {seed!r}")
-        if seed is not None and seed < 0:
-            raise ValueError(f"seed: expected at least 0, got {seed}")
+        if seed is not None:
+            require_int("seed", seed, 0)
         if not len(prompt):
             raise ValueError("prompt: expected at least one token, got none")
         for token in prompt:

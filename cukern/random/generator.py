@@ -17,6 +17,7 @@ from ..array.creation import asarray
 from ..array.layout import fresh_layout, shape_of
 from ..device import Device, capture_hooks, current
 from ..elementwise.operands import normalize_axis
+from ..errors import require_int
 from ..kernel.plan import new, on
 from .distributions import on_host
 from .order import random_order
@@ -94,10 +95,8 @@ class Generator(Transformed):
         >>> a.random(2).tolist() == b.random(2).tolist()
         False
         """
-        if operator.index(n) < 0:
-            raise ValueError(f"split: n: expected at least 0, got {n}")
         result = []
-        for _ in range(n):
+        for _ in range(require_int("split: n", n, 0)):
             low, high = self._children & WORD, self._children >> 32
             self._children += 1
             # Draws use counters whose third word is 0, so children's keys never repeat drawn bits.

@@ -15,7 +15,7 @@ from ..array import Array
 from ..device import Device
 from ..device.host.checked import mode
 from ..dtypes import DType
-from ..errors import KernelFault, KernelReport, LaunchError
+from ..errors import KernelFault, KernelReport, LaunchError, require_int
 from ..kernel import Kernel
 from ..text.signature import Param
 
@@ -71,8 +71,7 @@ def check_large(
     Traceback (most recent call last):
     cukern.errors.KernelFault: doubled_float32_256: overflow: ...
     """
-    if blocks < 1:
-        raise ValueError(f"blocks: expected at least 1, got {blocks}")
+    require_int("blocks", blocks, 1)
     host = Device("host")
     given = {"elem": dtypes.float32, **kernel.variables, **overrides}
     largest = max((math.prod(shape) for shape in shapes if isinstance(shape, tuple)), default=0)

@@ -354,7 +354,7 @@ def test_refusals() -> None:
         pass
     with pytest.raises(ValueError, match="traced: blocks: expected at least 1, got 0"), traced(blocks=0):
         pass
-    with pytest.raises(TypeError, match="traced: most: expected an integer, got str"), traced(most="all"):  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="traced: most: expected an int, got 'all'"), traced(most="all"):  # type: ignore[arg-type]
         pass
 
 

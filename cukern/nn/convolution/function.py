@@ -8,8 +8,9 @@ from typing import Any
 from ... import namespace as ops
 from ...array import Array
 from ...cache import Cache, options_key
+from ...errors import require_int
 from ...ops.padding import folded
-from ..fused import Activation, in_common_dtype, is_int, layouts_of, of_axes, require_activation, several
+from ..fused import Activation, in_common_dtype, layouts_of, of_axes, require_activation, several
 from .operation import applied
 from .problem import Windows
 
@@ -25,10 +26,7 @@ def _given(
 ) -> tuple[Array, Array, Array | None]:
     """The arrays of a call, in their common dtype."""
     x, weight, bias = in_common_dtype(name, {"x": x, "weight": weight}, {"bias": bias})
-    if not is_int(groups):
-        raise TypeError(f"{name}: groups: expected an int, got {groups!r}")
-    if groups < 1:
-        raise ValueError(f"{name}: groups: expected at least 1, got {groups}")
+    require_int(f"{name}: groups", groups, 1)
     if x.ndim not in (axes + 1, axes + 2):
         raise ValueError(
             f"{name}: x: expected shape (batch, channels, {_AXES[axes]}) or without the batch, got {x.shape}"

@@ -1,4 +1,4 @@
-"""Exceptions raised by cukern, and a check of arguments that raises Python's.
+"""Exceptions raised by cukern, and checks of arguments that raise Python's.
 
 ::
 
@@ -18,6 +18,7 @@ Array functions raise ``TypeError``, ``ValueError`` and ``IndexError`` where Num
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 __all__ = [
@@ -147,3 +148,14 @@ def require_int(argument: str, value: Any, least: int | None = None, most: int |
     if most is not None and number > most:
         raise ValueError(f"{argument}: expected at most {most}, got {value!r}")
     return number
+
+
+def require_choice(argument: str, value: object, known: Iterable[str]) -> None:
+    """Raise unless an argument is one of the words that are known.
+
+    Raises:
+        ValueError: it is another; the error names the argument and the words.
+    """
+    words = list(known)
+    if value not in words:
+        raise ValueError(f"{argument}: expected one of {', '.join(map(repr, words))}, got {value!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ..errors import require_choice
 from .group import Group, new_group, world
 
 __all__ = ["Mesh"]
@@ -52,8 +53,7 @@ class Mesh:
         Raises:
             ValueError: there is no such axis.
         """
-        if axis not in self._groups:
-            raise ValueError(f"Mesh: axis: expected one of {', '.join(self._groups)}, got {axis!r}")
+        require_choice("Mesh: axis", axis, self._groups)
         return self._groups[axis]
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import public, require_array
 from ..elementwise.row import is_scalar
 from ..elementwise.table import greater, greater_equal, isnan, where
-from ..errors import require_int
+from ..errors import require_choice, require_int
 from ..index.search import searchsorted
 from ..index.take import index_add
 from ..kernel import Kernel
@@ -166,8 +166,7 @@ _RULES = ("auto", "doane", "fd", "rice", "scott", "sqrt", "stone", "sturges")
 
 def _estimated(name: str, x: Array, rule: str, range: Any, weights: Any) -> int:
     """The number of bins by a rule, which NumPy computes on the host."""
-    if rule not in _RULES:
-        raise ValueError(f"{name}: bins: expected one of {', '.join(_RULES)}, got {rule!r}")
+    require_choice(f"{name}: bins", rule, _RULES)
     if weights is not None:
         raise TypeError(f"{name}: bins: {rule!r} is for data without weights")
     _outer(name, x, range)  # whose errors are this function's

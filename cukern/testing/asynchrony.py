@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Literal, get_args
 
 from ..device.host.asynchrony import choose
-from ..errors import require_int
+from ..errors import require_choice, require_int
 
 When = Literal["at_once", "late", "random"]
 
@@ -36,8 +36,7 @@ def asynchrony(when: When, seed: int = 0) -> Iterator[None]:
     ...     pass
     """
     names = get_args(When)
-    if when not in names:
-        raise ValueError(f"asynchrony: when: expected one of {', '.join(map(repr, names))}, got {when!r}")
+    require_choice("asynchrony: when", when, names)
     number = require_int("asynchrony: seed", seed, 0, 2**64 - 1)
     earlier = choose((names.index(when), number))
     try:

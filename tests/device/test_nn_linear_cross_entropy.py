@@ -126,7 +126,7 @@ def test_errors(device: ck.Device) -> None:
         loss(x, weight, targets[:1])
     with pytest.raises(ValueError, match=r"bias: expected shape \(4,\), got \(3,\)"):
         loss(x, weight, targets, ck.ones(3))
-    with pytest.raises(ValueError, match="reduction: expected 'mean', 'sum', got 'none'"):
+    with pytest.raises(ValueError, match="reduction: expected one of 'mean', 'sum', got 'none'"):
         loss(x, weight, targets, reduction="none")
     with pytest.raises(ValueError, match="chunks: expected at least 1, got 0"):
         loss(x, weight, targets, chunks=0)

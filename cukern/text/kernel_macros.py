@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from . import COMMENT
+
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w\s,.]*)\)((?:[^\n\\]|\\.|\\\n)*)$", re.MULTILINE)
-_COMMENT = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)")
 #: Where no macro is expanded: directives, comments and strings.
 _PASSED = r'^[ \t]*#(?:[^\n\\]|\\.|\\\n)*|//[^\n]*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"'
 #: More are left to the compiler: a macro that names itself has no end.
@@ -45,7 +46,7 @@ def _defined(text: str) -> list[tuple[str, Macro]]:
             name,
             (
                 [p.strip() for p in names.split(",") if p.strip()],
-                _COMMENT.sub(" ", value.replace("\\\n", " ")),
+                COMMENT.sub(" ", value.replace("\\\n", " ")),
             ),
         )
         for name, names, value in _DEFINE.findall(text)

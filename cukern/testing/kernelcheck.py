@@ -21,11 +21,10 @@ from ..dtypes import DType, as_dtype
 from ..errors import GradientError, KernelFault, require_int
 from ..jit import Jitted
 from .checked import checked
-from .coarse import UNSEEN, coarse
-from .duals import NoDuals, derivative
 from .gradcheck import GradcheckError, NondifferentiableError, gradcheck
 from .locate import Launches, Pulled, cotangents, floats, pull, wrong_elements
 from .shapes import Sized, cast, layouts, on, resized, sizes_around
+from .slopes import UNSEEN, NoDuals, coarse, derivative
 from .stand_ins import in_float64
 
 Values = npt.NDArray[np.float64]

@@ -28,15 +28,13 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
 <% if grouped %>
     float sums[tile_n / 2];
     multiply(sums, shared, feed, warp / 4);
+    if (by_rows) __syncthreads();  // the k-blocks have been multiplied, and their memory is free
+    end<tile_n>(to, epilogue, sizes, at, 16 * warp, 0, sums, shared);
 <% else %>
     const int warp_row = warp / warps_n * warp_m, warp_column = warp % warps_n * warp_n;
     float sums[warp_m / 16][warp_n / 2] = {};
     multiply(sums, (T*)shared, feed, warp_row, warp_column);
-<% endif %>
-    if (by_rows) __syncthreads();  // the k-blocks have been multiplied, and their memory is free
-<% if grouped %>
-    end<tile_n>(to, epilogue, sizes, at, 16 * warp, 0, sums, shared);
-<% else %>
+    if (by_rows) __syncthreads();  // as above
 #pragma unroll
     for (int x = 0; x < warp_m / 16; ++x)
         end<warp_n>(to, epilogue, sizes, at, warp_row + 16 * x, warp_column, sums[x], shared, warp % warps_n);

@@ -265,10 +265,15 @@ def get_default_complex() -> DType:
     return complex_of(get_default_dtype())
 
 
-def _floating(dtype: npt.DTypeLike | str) -> DType:
-    chosen = as_dtype(dtype)
+def floating(dtype: npt.DTypeLike | str | None, argument: str = "dtype") -> DType:
+    """The floating dtype that an argument of this name gives; the default one for None.
+
+    Raises:
+        TypeError: it is another dtype, or none.
+    """
+    chosen = get_default_dtype() if dtype is None else as_dtype(dtype)
     if info(chosen).kind != "f":
-        raise TypeError(f"dtype: expected a floating dtype, got {chosen}")
+        raise TypeError(f"{argument}: expected a floating dtype, got {chosen}")
     return chosen
 
 
@@ -286,7 +291,7 @@ def set_default_dtype(dtype: npt.DTypeLike | str) -> None:
         TypeError: ``dtype`` is none of these.
     """
     global _of_process
-    _of_process = _floating(dtype)
+    _of_process = floating(as_dtype(dtype))
 
 
 @contextmanager
@@ -298,7 +303,7 @@ def default_dtype(dtype: npt.DTypeLike | str) -> Iterator[DType]:
     ...     (ck.arange(3) / 3).dtype.name
     'float64'
     """
-    before, _local.default = _local.default, _floating(dtype)
+    before, _local.default = _local.default, floating(as_dtype(dtype))
     try:
         yield _local.default
     finally:

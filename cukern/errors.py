@@ -1,4 +1,4 @@
-"""Exceptions raised by cukern.
+"""Exceptions raised by cukern, and checks of arguments that raise Python's.
 
 ::
 
@@ -17,7 +17,9 @@ Array functions raise ``TypeError``, ``ValueError`` and ``IndexError`` where Num
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import operator
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 __all__ = [
     "CaptureError",
@@ -126,3 +128,34 @@ class DistributedError(CukernError):
     ... except DistributedError as error:  # "rank 0: barrier #1: rank 2 died after all_reduce #7 of float32 (3,) sum"
     ...     print(error)
     """
+
+
+def require_int(argument: str, value: Any, least: int | None = None, most: int | None = None) -> int:
+    """An argument as an int.
+
+    Raises:
+        TypeError: it is no integer, or a bool; the error names the argument.
+        ValueError: it is less than ``least``, or more than ``most``.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise TypeError(f"{argument}: expected an int, got {value!r:.60}")
+    if least is not None and number < least:
+        raise ValueError(f"{argument}: expected at least {least}, got {value!r}")
+    if most is not None and number > most:
+        raise ValueError(f"{argument}: expected at most {most}, got {value!r}")
+    return number
+
+
+def require_choice(argument: str, value: object, known: Iterable[str]) -> None:
+    """Raise unless an argument is one of the words that are known.
+
+    Raises:
+        ValueError: it is another; the error names the argument and the words.
+    """
+    words = list(known)
+    if value not in words:
+        raise ValueError(f"{argument}: expected one of {', '.join(map(repr, words))}, got {value!r}")

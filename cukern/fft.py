@@ -586,10 +586,7 @@ def _frequencies(
 ) -> Array:
     if n < 1:
         raise ValueError(f"{name}: n: expected at least 1, got {n}")
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    if dtypes.info(wanted).kind != "f":
-        raise TypeError(f"{name}: dtype: expected a floating dtype, got {wanted}")
-    return asarray(getattr(np.fft, name)(n, d), wanted, device)
+    return asarray(getattr(np.fft, name)(n, d), dtypes.floating(dtype, f"{name}: dtype"), device)
 
 
 def fftfreq(

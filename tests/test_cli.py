@@ -19,8 +19,8 @@ import cukern as ck
 from cukern import cli
 from cukern.demo import run as run_module
 from cukern.demo import text, train
+from cukern.demo.display import Progress
 from cukern.demo.model import CharacterModel
-from cukern.demo.progress import Progress
 
 METRICS = [
     "device",

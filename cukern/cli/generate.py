@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..device import Device, current, device
+from ..errors import require_int
 from ..generate import Model, Sampling
 from ..generate.decoder import read_hyper
 from ..generate.write import read_vocabulary
@@ -46,10 +47,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _write(options: argparse.Namespace) -> None:
     sampling = Sampling(options.temperature, options.top_k, options.top_p).require()
-    if options.seed is not None and options.seed < 0:
-        raise ValueError(f"--seed: expected at least 0, got {options.seed}")
-    if options.max_tokens < 0:
-        raise ValueError(f"--max-tokens: expected at least 0, got {options.max_tokens}")
+    require_int("--seed", options.seed or 0, 0)
+    require_int("--max-tokens", options.max_tokens, 0)
     file = open_gguf(options.model)
     begun = time.perf_counter()
     vocabulary = read_vocabulary(file)

@@ -22,8 +22,7 @@ from ..device.interface import CompilerFailure
 from ..device.recording import Recording
 from ..errors import CukernError, TemplateError
 from ..text import render, signature
-from ..text.signature import Unit
-from ..text.stored import stored
+from ..text.signature import Unit, stored
 from . import program, variables
 
 #: Compiles a unit.

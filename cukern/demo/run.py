@@ -12,9 +12,9 @@ from threadpoolctl import threadpool_limits
 
 from ..device import Device, device
 from ..files import write_text
-from . import checks, plot, text
+from . import checks, text
+from .display import Progress, save_loss
 from .model import CharacterModel, sample
-from .progress import Progress
 from .train import BATCH, LENGTH, History, Trainer
 
 _SEED = 0
@@ -114,7 +114,7 @@ def _report(out: Path, where: Device, history: History, entropy: float, seconds:
     }
     write_text(out / "metrics.json", json.dumps(metrics, indent=2) + "\n")
     written = ["model.safetensors", "metrics.json"]
-    if plot.save_loss(out / "loss.png", history.losses, history.validation, entropy):
+    if save_loss(out / "loss.png", history.losses, history.validation, entropy):
         written.append("loss.png")
     if history.interrupted:
         print(f"\ninterrupted after {len(history.losses)} steps; the model is saved as it is")

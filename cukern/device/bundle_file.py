@@ -72,7 +72,7 @@ class Code:
         name: the kernel's name.
         key: the hash of the text from which it was compiled.
         payload: a cubin or a shared library.
-        parsed: the result of parsing the text, by :func:`.text.stored.stored`.
+        parsed: the result of parsing the text, by :func:`.text.signature.stored`.
     """
 
     name: str

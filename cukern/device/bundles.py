@@ -11,8 +11,7 @@ from contextlib import contextmanager
 
 from ..errors import DeviceError
 from ..text import render, signature
-from ..text.signature import Unit
-from ..text.stored import restored
+from ..text.signature import Unit, restored
 from .bundle_file import TEMPLATES, BundleFile, Code, Target, hash_of
 
 

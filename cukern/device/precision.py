@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ..errors import require_choice
+
 _PRECISIONS = ("highest", "direct", "tf32")
 
 
@@ -18,8 +20,7 @@ _of_process = "highest"
 
 
 def _checked(precision: str) -> str:
-    if precision not in _PRECISIONS:
-        raise ValueError(f"precision: expected one of {', '.join(map(repr, _PRECISIONS))}, got {precision!r}")
+    require_choice("precision", precision, _PRECISIONS)
     return precision
 
 

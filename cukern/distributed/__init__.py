@@ -10,8 +10,7 @@ from .collectives import *  # noqa: F403
 from .collectives import __all__ as _collectives
 from .dask_chunks import register_dask
 from .data_parallel import DataParallel
-from .group import Group, init, new_group, rank, shutdown, size, world
-from .mesh import Mesh
+from .group import Group, Mesh, init, new_group, rank, shutdown, size, world
 from .sampler import Sampler, seed
 from .sharded import ShardedModule, load_model_state, model_state, shard_module
 from .tensor_parallel import ColumnLinear, ParallelAttention, ParallelEmbedding, RowLinear, SequenceParallel

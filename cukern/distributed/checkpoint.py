@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import json
 import math
-import operator
 import os
 import re
 import shutil
@@ -25,7 +24,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
 from ..device import Device
-from ..errors import DistributedError
+from ..errors import DistributedError, require_int
 from ..files import write_text
 from ..io import read_safetensors, save_safetensors
 from .group import Group, world
@@ -98,8 +97,8 @@ def save_checkpoint(
     'step-000000100'
     """
     group = world() if group is None else group
-    step = _number("step", step, 0)
-    keep = None if keep is None else _number("keep", keep, 1)
+    step = require_int("save_checkpoint: step", step, 0)
+    keep = None if keep is None else require_int("save_checkpoint: keep", keep, 1)
     _require_state(state)
     text = _as_json(texts)
     root = Path(folder)
@@ -122,18 +121,6 @@ def save_checkpoint(
         together(": files", lambda: _write_part(partial, state, group))
         together(": index", lambda: _complete(partial, final, step, text, keep), first)
     return final
-
-
-def _number(argument: str, value: Any, least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"save_checkpoint: {argument}: expected an integer, got {type(value).__name__} {value!r:.60}"
-        ) from None
-    if number < least:
-        raise ValueError(f"save_checkpoint: {argument}: expected at least {least}, got {number}")
-    return number
 
 
 def _require_state(state: Any) -> None:

@@ -19,7 +19,7 @@ from ..autodiff import tape
 from ..dtypes import DType
 from ..elementwise.operands import normalize_axis, recorded, require_array
 from ..elementwise.ufunc import one_out, written
-from ..errors import GradientError
+from ..errors import GradientError, require_choice
 from ..kernel.plan import allocate
 from .engine import REDUCTIONS, Engine, Work
 from .group import Group, world
@@ -410,8 +410,7 @@ def _checked(call: str, x: object, group: Group | None) -> Group:
 
 
 def _check_reduction(call: str, dtype: DType, op: str) -> None:
-    if op not in (*REDUCTIONS, "mean"):
-        raise ValueError(f"{call}: op: expected one of {', '.join(REDUCTIONS)} and mean, got {op!r}")
+    require_choice(f"{call}: op", op, (*REDUCTIONS, "mean"))
     kind = dtypes.info(dtype).kind
     if kind == "b" or (kind == "c" and op not in ("sum", "mean")) or (kind in "iu" and op == "mean"):
         raise TypeError(f"{call}: x: {dtype} has no {op} over ranks")

@@ -135,20 +135,10 @@ class Engine:
             self._communicator = nccl.NcclCommunicator(size, unique, rank)
             # Its kernels begin before others that are ready, as other GPUs wait for them.
             self._stream = cuda.Stream(non_blocking=True, priority=-1)
-        self._types = {
-            dtypes.int8: nccl.NCCL_INT8,
-            dtypes.uint8: nccl.NCCL_UINT8,
-            dtypes.int32: nccl.NCCL_INT32,
-            dtypes.uint32: nccl.NCCL_UINT32,
-            dtypes.int64: nccl.NCCL_INT64,
-            dtypes.uint64: nccl.NCCL_UINT64,
-            dtypes.float16: nccl.NCCL_FLOAT16,
-            dtypes.bfloat16: nccl.NCCL_BFLOAT16,
-            dtypes.float32: nccl.NCCL_FLOAT32,
-            dtypes.float64: nccl.NCCL_FLOAT64,
-            dtypes.complex64: nccl.NCCL_FLOAT32,
-            dtypes.complex128: nccl.NCCL_FLOAT64,
-        }
+        same = {dtypes.complex64: "FLOAT32", dtypes.complex128: "FLOAT64"}
+        known = "int8 uint8 int32 uint32 int64 uint64 float16 bfloat16 float32 float64".split()
+        same |= {getattr(dtypes, name): name.upper() for name in known}
+        self._types = {dtype: getattr(nccl, f"NCCL_{name}") for dtype, name in same.items()}
         self._operations = {
             "sum": nccl.NCCL_SUM,
             "prod": nccl.NCCL_PROD,
@@ -268,44 +258,23 @@ class Engine:
 
     def all_reduce(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work | _Later:
         """Reduce ``data`` over the ranks."""
-        count, kind = self._counted(data)
-        source, to, operation = data.data.ptr, out.data.ptr, self._operations[op]
-        return self._start(
-            about,
-            (data, out),
-            lambda stream: self._communicator.allReduce(source, to, count, kind, operation, stream),
-            aside,
-        )
+        given = data.data.ptr, out.data.ptr, *self._counted(data), self._operations[op]
+        return self._start(about, (data, out), partial(self._communicator.allReduce, *given), aside)
 
     def reduce_scatter(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work | _Later:
         """Reduce ``data`` over the ranks, and give each an equal part of the result."""
-        count, kind = self._counted(out)
-        source, to, operation = data.data.ptr, out.data.ptr, self._operations[op]
-        return self._start(
-            about,
-            (data, out),
-            lambda stream: self._communicator.reduceScatter(source, to, count, kind, operation, stream),
-            aside,
-        )
+        given = data.data.ptr, out.data.ptr, *self._counted(out), self._operations[op]
+        return self._start(about, (data, out), partial(self._communicator.reduceScatter, *given), aside)
 
     def all_gather(self, data: Any, out: Any, about: str, aside: bool = False) -> Work | _Later:
         """Put the ``data`` of all ranks into ``out``, one after another."""
-        source, to, kind = data.data.ptr, out.data.ptr, self._nccl.NCCL_UINT8
-        return self._start(
-            about,
-            (data, out),
-            lambda stream: self._communicator.allGather(source, to, data.nbytes, kind, stream),
-            aside,
-        )
+        given = data.data.ptr, out.data.ptr, data.nbytes, self._nccl.NCCL_UINT8
+        return self._start(about, (data, out), partial(self._communicator.allGather, *given), aside)
 
     def broadcast(self, data: Any, root: int, about: str) -> Work | _Later:
         """Fill ``data`` with that of ``root``."""
-        at, kind = data.data.ptr, self._nccl.NCCL_UINT8
-        return self._start(
-            about,
-            (data,),
-            lambda stream: self._communicator.broadcast(at, at, data.nbytes, kind, root, stream),
-        )
+        given = data.data.ptr, data.data.ptr, data.nbytes, self._nccl.NCCL_UINT8, root
+        return self._start(about, (data,), partial(self._communicator.broadcast, *given))
 
     def all_to_all(self, data: Any, out: Any, about: str) -> Work | _Later:
         """Send each rank its equal part of ``data``."""
@@ -322,17 +291,13 @@ class Engine:
 
     def send(self, data: Any, to: int, about: str) -> Work | _Later:
         """Send ``data`` to a rank."""
-        at, kind = data.data.ptr, self._nccl.NCCL_UINT8
-        return self._start(
-            about, (data,), lambda stream: self._communicator.send(at, data.nbytes, kind, to, stream)
-        )
+        given = data.data.ptr, data.nbytes, self._nccl.NCCL_UINT8, to
+        return self._start(about, (data,), partial(self._communicator.send, *given))
 
     def receive(self, data: Any, source: int, about: str) -> Work | _Later:
         """Fill ``data`` with what a rank sends."""
-        at, kind = data.data.ptr, self._nccl.NCCL_UINT8
-        return self._start(
-            about, (data,), lambda stream: self._communicator.recv(at, data.nbytes, kind, source, stream)
-        )
+        given = data.data.ptr, data.nbytes, self._nccl.NCCL_UINT8, source
+        return self._start(about, (data,), partial(self._communicator.recv, *given))
 
     def close(self, well: bool) -> None:
         """Give the communicator back.

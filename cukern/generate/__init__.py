@@ -4,9 +4,8 @@ from .. import gguf as _gguf  # noqa: F401 - whole, before a module of it: threa
 from ..namespace.hints import missing as _missing
 from .decoder import Decoder
 from .hyper import HyperParameters
-from .sampling import Sampling
 from .vocabulary import Vocabulary
-from .write import Model
+from .write import Model, Sampling
 
 __all__ = ["Decoder", "HyperParameters", "Model", "Sampling", "Vocabulary"]
 

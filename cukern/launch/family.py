@@ -15,6 +15,7 @@ from ..device.interface import Properties
 from ..errors import LaunchError
 from ..kernel.by_numpy import watchers
 from ..kernel.plan import kept, on
+from ..text.render import table
 from . import tuned
 from .variant import P, Plan, Variant
 
@@ -176,12 +177,8 @@ class Family(Generic[P]):
             predicted = "" if one.why else f"{1e6 * one.predicted:.1f} us"
             about = one.why or ", ".join(f"{k}={v}" for k, v in self.fields(one.config).items())
             rows.append((">" if one.chosen else "", one.variant, predicted, measured, about))
-        widths = [max(len(row[i]) for row in rows) for i in range(4)]
-        lines = (
-            " ".join([*(text.ljust(n) for text, n in zip(row, widths, strict=False)), row[4]]) for row in rows
-        )
         least = f"{1e6 * problem.least_seconds(limits):.1f} us at least on {limits.name}"
-        return "\n".join([f"{self.name}: {problem.summary}; {least}", *(line.rstrip() for line in lines)])
+        return f"{self.name}: {problem.summary}; {least}\n{table(rows, ' ')}"
 
     def candidates(self, choice: Choice, problem: P, count: int) -> list[Variant[P]]:
         """The ``count`` best constants of a variant that fits, by its cost model; none of one that does not."""

@@ -324,6 +324,7 @@ class TensorCores(OneLaunch):
 
     name = "tensor cores"
     needs = (8, 0)
+    kernel = Kernel("linear/product_tensor_cores.cu")
 
     tile_m: int
     tile_n: int
@@ -356,10 +357,6 @@ class TensorCores(OneLaunch):
         (64, 64, False): 0.66,
     }
     writing, writing_apart = 0.65, 0.09
-
-    def template(self) -> Kernel:
-        """That of mma or wgmma."""
-        return _WGMMA if self.grouped else _MMA
 
     @property
     def threads(self) -> int:
@@ -422,7 +419,3 @@ class TensorCores(OneLaunch):
             },
             params=(tiled_sizes(gemm, tiles), epilogue_steps(gemm.operands)),
         )
-
-
-_MMA = Kernel("linear/product_mma.cu")
-_WGMMA = Kernel("linear/product_wgmma.cu")

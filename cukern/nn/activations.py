@@ -11,6 +11,7 @@ from .. import namespace as ops
 from ..array import Array
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, require_array
+from ..errors import require_choice
 from .fused import common_dtype
 from .module import Module
 
@@ -35,11 +36,7 @@ class Activation(Module):
         bound.apply_defaults()
         self.options = dict(bound.arguments)
         for option, known in type(self)._choices.items():
-            if self.options[option] not in known:
-                raise ValueError(
-                    f"{type(self).__name__}: {option}: expected {' or '.join(map(repr, known))}, "
-                    f"got {self.options[option]!r}"
-                )
+            require_choice(f"{type(self).__name__}: {option}", self.options[option], known)
 
     def forward(self, x: Array) -> Array:
         """The function of ``x``."""

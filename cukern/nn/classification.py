@@ -14,10 +14,11 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_arrays
 from ..elementwise.special import _binary_entropy
 from ..elementwise.table import _weighted
+from ..errors import require_choice
 from ..reduction.rows import normalizers
 from .fused import common_dtype, is_int, require_ids
 from .losses import RowTerms, mean_loss, picked, row_terms
-from .regression import by_reduction, reduced, require_reduction, require_same_shape
+from .regression import REDUCTIONS, by_reduction, reduced, require_same_shape
 
 
 def require_classes(name: str, logits: Array, targets: Array, ignore_index: Any) -> Array:
@@ -152,7 +153,7 @@ def cross_entropy(
     common_dtype(name, {"logits": logits})
     plain = weight is None and ignore_index is None and not label_smoothing and reduction == "mean"
     if not plain:
-        require_reduction(name, reduction)
+        require_choice(f"{name}: reduction", reduction, REDUCTIONS)
         require_weight(name, logits, weight)
         if not (isinstance(label_smoothing, Real) and 0 <= label_smoothing <= 1):
             raise ValueError(f"{name}: label_smoothing: expected a number in [0, 1], got {label_smoothing!r}")
@@ -195,7 +196,7 @@ def nll_loss(
     [1.0, 4.0]
     """
     name = "nll_loss"
-    require_reduction(name, reduction)
+    require_choice(f"{name}: reduction", reduction, REDUCTIONS)
     log_probabilities, targets = require_arrays(
         (log_probabilities, targets), name, ("log_probabilities", "targets")
     )
@@ -320,7 +321,7 @@ def binary_cross_entropy(
     0.3466
     """
     name = "binary_cross_entropy"
-    require_reduction(name, reduction)
+    require_choice(f"{name}: reduction", reduction, REDUCTIONS)
     probabilities, targets = require_same_shape(name, {"probabilities": probabilities, "targets": targets})
     _require_broadcast(name, probabilities, weight=weight)
     return _binary[reduction](probabilities, targets, weight)
@@ -352,7 +353,7 @@ def binary_cross_entropy_with_logits(
     [10000.0, 0.0]
     """
     name = "binary_cross_entropy_with_logits"
-    require_reduction(name, reduction)
+    require_choice(f"{name}: reduction", reduction, REDUCTIONS)
     logits, targets = require_same_shape(name, {"logits": logits, "targets": targets})
     _require_broadcast(name, logits, weight=weight, pos_weight=pos_weight)
     return _binary_with_logits[reduction](logits, targets, weight, pos_weight)
@@ -411,7 +412,7 @@ def kl_div(
     0.6931
     """
     name = "kl_div"
-    require_reduction(name, reduction, ("batchmean", "mean", "sum", "none"))
+    require_choice(f"{name}: reduction", reduction, ("batchmean", *REDUCTIONS))
     log_probabilities, targets = require_same_shape(
         name, {"log_probabilities": log_probabilities, "targets": targets}
     )

@@ -22,6 +22,7 @@ from ..elementwise.graph import Expr, input_node, tracing
 from ..elementwise.operands import bound, require_arrays
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program, program, roots_from
+from ..errors import require_int
 from ..function import Function
 from ..jit import jit
 from ..transforms import jvp, vjp
@@ -43,10 +44,7 @@ def require_sizes(name: str, **sizes: object) -> None:
         ValueError: one is negative.
     """
     for argument, size in sizes.items():
-        if not is_int(size):
-            raise TypeError(f"{name}: {argument}: expected an int, got {size!r}")
-        if size < 0:  # type: ignore[operator]
-            raise ValueError(f"{name}: {argument}: expected at least 0, got {size!r}")
+        require_int(f"{name}: {argument}", size, 0)
 
 
 def several(value: Any, count: int, name: str, argument: str, least: int) -> tuple[int, ...]:

@@ -15,14 +15,14 @@ from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_array
+from ..errors import require_choice, require_int
 from ..kernel import Kernel
 from ..kernel.plan import Plan, on
 from ..kernel.sizes import divide_up
 from ..linear.blas import product, readable
 from . import losses
-from .fused import fused_vjp, in_common_dtype, is_int, require_ids
+from .fused import fused_vjp, in_common_dtype, require_ids
 from .linear import linear
-from .regression import require_reduction
 
 _replace = Kernel("nn/cross_entropy/replace.cu", name="cross_entropy_replace")
 #: Bytes of logits that are computed at a time, by default.
@@ -97,11 +97,9 @@ def _checked(
     """
     name = "linear_cross_entropy"
     x, weight, bias = in_common_dtype(name, {"x": x, "weight": weight}, {"bias": bias})
-    require_reduction(name, reduction, ("mean", "sum"))
-    if chunks is not None and not is_int(chunks):
-        raise TypeError(f"{name}: chunks: expected an int or None, got {chunks!r}")
-    if chunks is not None and chunks < 1:  # type: ignore[operator]
-        raise ValueError(f"{name}: chunks: expected at least 1, got {chunks!r}")
+    require_choice(f"{name}: reduction", reduction, ("mean", "sum"))
+    if chunks is not None:
+        require_int(f"{name}: chunks", chunks, 1)
     if weight.ndim != 2 or not x.ndim or x.shape[-1] != weight.shape[1]:
         raise ValueError(
             f"{name}: expected x of shape (..., inputs) and weight (classes, inputs), got {x.shape} and "

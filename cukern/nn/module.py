@@ -150,9 +150,7 @@ class Module(Tree):
         >>> ck.nn.Linear(3, 2, rng=0).astype(ck.bfloat16)
         Linear(weight: bfloat16[2, 3], bias: bfloat16[2])
         """
-        wanted = dtypes.as_dtype(dtype)
-        if dtypes.info(wanted).kind != "f":
-            raise TypeError(f"dtype: expected a floating dtype, got {wanted}")
+        wanted = dtypes.floating(dtypes.as_dtype(dtype))
         for _, value in _walk(self, hidden=True):
             if isinstance(value, Array) and dtypes.info(value.dtype).kind == "f" and value.dtype != wanted:
                 writes = value._storage.version

@@ -16,10 +16,11 @@ from ..array.mapping import looped, mapped
 from ..autodiff import tape
 from ..cache import Cache
 from ..device import Device
+from ..errors import require_int
 from .channel_norm.function import layouts_of, normalized
 from .channel_norm.problem import ChannelNorm
 from .channel_norm.reference import beside, composed
-from .fused import Activation, common_dtype, is_int, require_activation, require_eps, require_sizes, traced
+from .fused import Activation, common_dtype, require_activation, require_eps, require_sizes, traced
 from .module import Module, Parameter
 
 
@@ -43,8 +44,7 @@ def _channel_axis(name: str, x: Array, channel_axis: int) -> int:
         TypeError: it is not an int.
         ValueError: ``x`` has fewer than two axes, or no such one after the first.
     """
-    if not is_int(channel_axis):
-        raise TypeError(f"{name}: channel_axis: expected an int, got {channel_axis!r}")
+    require_int(f"{name}: channel_axis", channel_axis)
     if x.ndim < 2:
         raise ValueError(f"{name}: x: expected shape (N, C, ...), got {x.shape}")
     axis = channel_axis + x.ndim if channel_axis < 0 else channel_axis

@@ -8,6 +8,7 @@ from typing import Any
 from .. import namespace as ops
 from ..array import Array
 from ..elementwise.operands import require_array
+from ..errors import require_choice
 from .fused import is_int
 from .module import Module
 
@@ -56,8 +57,7 @@ def pad(x: Array, padding: Widths, mode: str = "constant", value: float = 0.0) -
         raise ValueError(
             f"pad: padding: expected at most {x.ndim} pairs for shape {x.shape}, got {padding!r}"
         )
-    if mode not in _MODES:
-        raise ValueError(f"pad: mode: expected one of {tuple(_MODES)}, got {mode!r}")
+    require_choice("pad: mode", mode, _MODES)
     widths = [(0, 0)] * (x.ndim - len(pairs)) + [tuple(one) for one in pairs]
     if any(n < 0 for pair in widths for n in pair):
         ends = [(max(0, -a), n - max(0, -b)) for (a, b), n in zip(widths, x.shape, strict=True)]

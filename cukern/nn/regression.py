@@ -12,19 +12,10 @@ from .. import namespace as ops
 from ..array import Array
 from ..elementwise.fuse import Fused, fuse
 from ..elementwise.operands import require_arrays
+from ..errors import require_choice
 from .fused import common_dtype
 
-_REDUCTIONS = ("mean", "sum", "none")
-
-
-def require_reduction(name: str, reduction: object, known: tuple[str, ...] = _REDUCTIONS) -> None:
-    """Raise unless ``reduction`` names a reduction.
-
-    Raises:
-        ValueError: it is not one of ``known``.
-    """
-    if reduction not in known:
-        raise ValueError(f"{name}: reduction: expected {', '.join(map(repr, known))}, got {reduction!r}")
+REDUCTIONS = ("mean", "sum", "none")
 
 
 def reduced(values: Any, reduction: str) -> Any:
@@ -44,7 +35,7 @@ def by_reduction(values: Callable[..., Any]) -> dict[str, Fused[..., Any]]:
 
         return fuse(function)
 
-    return {reduction: ending(reduction) for reduction in _REDUCTIONS}
+    return {reduction: ending(reduction) for reduction in REDUCTIONS}
 
 
 def require_same_shape(name: str, given: dict[str, Any]) -> list[Array]:
@@ -110,7 +101,7 @@ def mse_loss(prediction: Array, target: Array, reduction: str = "mean") -> Array
     >>> ck.nn.mse_loss(ck.asarray([1.0, 2.0]), ck.asarray([1.0, 4.0])).item()
     2.0
     """
-    require_reduction("mse_loss", reduction)
+    require_choice("mse_loss: reduction", reduction, REDUCTIONS)
     prediction, target = require_same_shape("mse_loss", {"prediction": prediction, "target": target})
     return _squared[reduction](prediction, target)
 
@@ -124,7 +115,7 @@ def l1_loss(prediction: Array, target: Array, reduction: str = "mean") -> Array:
     >>> ck.nn.l1_loss(ck.asarray([1.0, 2.0]), ck.asarray([1.0, 4.0])).item()
     1.0
     """
-    require_reduction("l1_loss", reduction)
+    require_choice("l1_loss: reduction", reduction, REDUCTIONS)
     prediction, target = require_same_shape("l1_loss", {"prediction": prediction, "target": target})
     return _absolute[reduction](prediction, target)
 
@@ -141,7 +132,7 @@ def huber_loss(prediction: Array, target: Array, delta: float = 1.0, reduction: 
     >>> ck.nn.huber_loss(ck.asarray([0.0, 0.0]), ck.asarray([1.0, 3.0]), reduction="none").tolist()
     [0.5, 2.5]
     """
-    require_reduction("huber_loss", reduction)
+    require_choice("huber_loss: reduction", reduction, REDUCTIONS)
     prediction, target = require_same_shape("huber_loss", {"prediction": prediction, "target": target})
     _require_width("huber_loss", "delta", delta, 0.0)
     if not delta:
@@ -158,7 +149,7 @@ def smooth_l1_loss(prediction: Array, target: Array, beta: float = 1.0, reductio
     >>> ck.nn.smooth_l1_loss(ck.asarray([0.0, 0.0]), ck.asarray([1.0, 3.0]), beta=2.0, reduction="none").tolist()
     [0.25, 2.0]
     """
-    require_reduction("smooth_l1_loss", reduction)
+    require_choice("smooth_l1_loss: reduction", reduction, REDUCTIONS)
     prediction, target = require_same_shape("smooth_l1_loss", {"prediction": prediction, "target": target})
     _require_width("smooth_l1_loss", "beta", beta, 0.0)
     if not beta:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -30,6 +29,7 @@ from ..elementwise.operands import (
 )
 from ..elementwise.row import convert_scalar
 from ..elementwise.table import isnan, not_equal, remainder, subtract, where
+from ..errors import require_int
 from ..index.search import interpolated, searchsorted
 from ..index.sort import argsort
 from ..index.take import take
@@ -82,9 +82,7 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
         beside_ends = first_array((prepend, append))
         x = array_or_symbol(x, "diff") if alone else require_array(x, "diff", "x", beside_ends)
     axis = normalize_axis(axis, x.ndim, "diff")
-    times = operator.index(n)
-    if times < 0:
-        raise ValueError(f"diff: n: expected at least 0, got {n}")
+    times = require_int("diff: n", n, 0)
     if times == 0:
         return x
     if alone and isinstance(x, Array) and (differences := _differences(x, times, axis)) is not None:

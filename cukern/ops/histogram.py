@@ -20,6 +20,7 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import public, require_array
 from ..elementwise.row import is_scalar
 from ..elementwise.table import greater, greater_equal, isnan, where
+from ..errors import require_choice, require_int
 from ..index.search import searchsorted
 from ..index.take import index_add
 from ..kernel import Kernel
@@ -165,8 +166,7 @@ _RULES = ("auto", "doane", "fd", "rice", "scott", "sqrt", "stone", "sturges")
 
 def _estimated(name: str, x: Array, rule: str, range: Any, weights: Any) -> int:
     """The number of bins by a rule, which NumPy computes on the host."""
-    if rule not in _RULES:
-        raise ValueError(f"{name}: bins: expected one of {', '.join(_RULES)}, got {rule!r}")
+    require_choice(f"{name}: bins", rule, _RULES)
     if weights is not None:
         raise TypeError(f"{name}: bins: {rule!r} is for data without weights")
     _outer(name, x, range)  # whose errors are this function's
@@ -289,9 +289,7 @@ def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Array:
         raise TypeError(f"bincount: x: expected integers, got {x.dtype}")
     if x.ndim != 1:
         raise ValueError(f"bincount: x: expected one axis, got shape {x.shape}")
-    bins = operator.index(minlength)
-    if bins < 0:
-        raise ValueError(f"bincount: minlength: expected at least 0, got {minlength}")
+    bins = require_int("bincount: minlength", minlength, 0)
     if weights is None and (counts := _BINCOUNT(x, bins)) is not None:
         return counts
     flat, shares = as_sample("bincount", x, weights)

@@ -17,6 +17,7 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import first_array, public, require_array, require_constant
 from ..elementwise.row import is_scalar
 from ..elementwise.table import abs, add, divide, subtract
+from ..errors import require_int
 from ..index.assemble import trim_zeros
 from ..index.sort import sort
 from ..reduction.rows import all, any, sum
@@ -363,8 +364,7 @@ def polyder(p: Any, m: int = 1, /) -> Any:
     >>> ck.polyder(ck.asarray([1, 1, 1, 1])).tolist()
     [3, 2, 1]
     """
-    if (times := operator.index(m)) < 0:
-        raise ValueError(f"polyder: m: expected at least 0, got {m}")
+    times = require_int("polyder: m", m, 0)
     (result,) = _coefficients("polyder", p)
     for _ in range(times):
         result = result[:-1] * arange(result.size - 1, 0, -1, device=result.device)
@@ -388,8 +388,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     >>> ck.polyint(ck.asarray([3.0, 2.0, 1.0]), k=5.0).tolist()
     [1.0, 1.0, 1.0, 5.0]
     """
-    if (times := operator.index(m)) < 0:
-        raise ValueError(f"polyint: m: expected at least 0, got {m}")
+    times = require_int("polyint: m", m, 0)
     (result,) = _coefficients("polyint", p)
     (constants,) = _coefficients("polyint", [0.0] * times if k is None else k)
     if constants.size == 1 < times:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import public
 from ..elementwise.table import equal, exp2, floor, where
 from ..elementwise.table import pow as power
+from ..errors import require_int
 from ..reduction.rows import any as any_of
 from ..shape.views import moveaxis, reshape
 
@@ -27,13 +27,6 @@ __all__ = ["geomspace", "linspace", "logspace"]
 
 #: The numbers from which a GPU computes them itself, and those that lie in a row.
 _MANY = _ROW = 4096
-
-
-def _count(num: Any) -> int:
-    count = operator.index(num)
-    if count < 0:
-        raise ValueError(f"num: expected at least 0, got {count}")
-    return count
 
 
 def _is_complex(end: Any) -> bool:
@@ -192,7 +185,7 @@ def linspace(
     >>> ck.linspace(ck.asarray([0.0, 1.0]), 2.0, 3).tolist()
     [[0.0, 1.0], [1.0, 1.5], [2.0, 2.0]]
     """
-    ends, count = (_listed(start), _listed(stop)), _count(num)
+    ends, count = (_listed(start), _listed(stop)), require_int("num", num, 0)
     wanted, there = _target("linspace", ends, dtype, device)
     if device_of(ends) is None and not _made_there(ends, count, wanted, there):
         kind = wanted if wanted in dtypes.INTS else None  # NumPy rounds integers down
@@ -234,7 +227,7 @@ def logspace(
     >>> ck.logspace(0, 2, 3).tolist()
     [1.0, 10.0, 100.0]
     """
-    given, count = [_listed(one) for one in (start, stop, base)], _count(num)
+    given, count = [_listed(one) for one in (start, stop, base)], require_int("num", num, 0)
     wanted, there = _target("logspace", given, dtype, device)
     if device_of(given) is None and not _made_there(given, count, wanted, there):
         result = np.logspace(given[0], given[1], count, endpoint, given[2], axis=axis)
@@ -271,7 +264,7 @@ def geomspace(
     >>> ck.geomspace(1, 1000, 4).tolist()
     [1.0, 10.0, 100.0, 1000.0]
     """
-    ends, count = (_listed(start), _listed(stop)), _count(num)
+    ends, count = (_listed(start), _listed(stop)), require_int("num", num, 0)
     wanted, there = _target("geomspace", ends, dtype, device)
     alike = _made_there(ends, count, wanted, there) and ends[0] * ends[1] > 0
     if device_of(ends) is None and not alike:

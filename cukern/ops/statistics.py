@@ -21,6 +21,7 @@ from ..elementwise.logic import logical_not
 from ..elementwise.operands import Axis, normalize_axes, of, public, require_array
 from ..elementwise.table import ceil, clip, divide, floor, isfinite, isnan, remainder, round, where
 from ..elementwise.ufunc import one_out, written
+from ..errors import require_choice
 from ..index.scan import cumulative_sum
 from ..index.select import middle_of_sorted, selects
 from ..index.sort import argsort, sort
@@ -283,9 +284,8 @@ def _quantile(
     x = require_array(x, name)
     if x.dtype in dtypes.COMPLEX:
         raise TypeError(f"{name}: x: expected real numbers, got {x.dtype}")
-    row = _METHODS.get(method)
-    if row is None:
-        raise ValueError(f"{name}: method: expected one of {', '.join(_METHODS)}, got {method!r}")
+    require_choice(f"{name}: method", method, _METHODS)
+    row = _METHODS[method]
     if x.dtype == dtypes.bool_ and row.share is not None:
         raise TypeError(f"{name}: method {method!r} computes between elements, which bool has no room for")
     shares = _fractions(name, q, x, whole)

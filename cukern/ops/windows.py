@@ -36,7 +36,7 @@ def _window(
         count = operator.index(int(m)) if m == int(m) else operator.index(m)
     except TypeError:
         raise TypeError(f"{name}: M: expected an integer, got {m!r}") from None
-    wanted = _floating(name, dtype)
+    wanted = dtypes.floating(dtype, f"{name}: dtype")
     if count < 2:
         return empty(0, wanted) if count < 1 else ones(1, wanted)
     width, acc = min(count, _ROW), dtypes.info(wanted).acc
@@ -44,18 +44,6 @@ def _window(
     columns = arange(0, 2 * width, 2, dtype=acc)
     result: Array = shape(reshape(rows, (-1, 1)), columns, float(count - 1), *parameters)
     return astype(reshape(result, (-1,))[:count], wanted, copy=False)
-
-
-def _floating(name: str, dtype: npt.DTypeLike | None) -> dtypes.DType:
-    """The dtype of a window.
-
-    Raises:
-        TypeError: it is not floating.
-    """
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    if wanted not in dtypes.FLOATS:
-        raise TypeError(f"{name}: dtype: expected a floating dtype, got {wanted}")
-    return wanted
 
 
 @fuse
@@ -145,7 +133,7 @@ def kaiser(M: int, beta: Any, *, dtype: npt.DTypeLike | None = None) -> Array:
     [1.0, 1.0, 1.0, 1.0]
     """
     if not isinstance(beta, Array):
-        beta = asarray(float(beta), dtypes.info(_floating("kaiser", dtype)).acc)
+        beta = asarray(float(beta), dtypes.info(dtypes.floating(dtype, "kaiser: dtype")).acc)
     elif dtype is None and beta.dtype == dtypes.float64:
         dtype = beta.dtype
     return _window("kaiser", M, dtype, _kaiser, beta, i0(beta))

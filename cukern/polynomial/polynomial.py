@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any, SupportsIndex
 
 from .. import dtypes
@@ -10,6 +9,7 @@ from .. import namespace as ops
 from ..array import Array
 from ..array.creation import eye, zeros, zeros_like
 from ..elementwise.operands import require_array, require_arrays
+from ..errors import require_int
 from ..namespace.hints import missing
 from .polyutils import as_series
 
@@ -67,9 +67,7 @@ def polyvander(x: Any, deg: SupportsIndex) -> Array:
     >>> polyvander(ck.asarray([2.0, 3.0]), 2).tolist()
     [[1.0, 2.0, 4.0], [1.0, 3.0, 9.0]]
     """
-    count = operator.index(deg)
-    if count < 0:
-        raise ValueError(f"polyvander: deg: expected at least 0, got {deg}")
+    count = require_int("polyvander: deg", deg, 0)
     points: Array = require_array(x, "polyvander")
     points = ops.astype(points, dtypes.result_type(points.dtype, 0.0), copy=False)
     points = points if points.ndim else points.reshape((1,))

@@ -133,6 +133,7 @@ class DequantisedTiles(OneLaunch):
 
     name = "tiles"
     needs = (8, 0)
+    kernel = TensorCores.kernel
 
     tile_m: int
     tile_n: int
@@ -149,10 +150,6 @@ class DequantisedTiles(OneLaunch):
     def tile(self) -> TensorCores:
         """The tile of a product with dense weights."""
         return TensorCores(*dataclasses.astuple(self))
-
-    def template(self) -> Kernel:
-        """That of mma or wgmma."""
-        return self.tile.template()
 
     @classmethod
     def fits(cls, problem: Quantised, limits: Properties) -> str:

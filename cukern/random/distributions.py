@@ -132,19 +132,21 @@ class Distributions:
         wanted: DType,
         size: Size,
         parameters: Sequence[Parameter],
-        graph: Callable[..., Array],
+        graph: Callable[[tuple[int, ...], Any], Array],
     ) -> Array:
         """Floats of a law, differentiable with respect to parameters.
 
         Args:
-            graph: called if a tape tracks a parameter, with a function that draws further variates from the same words.
-                Its result has the same values but for rounding, and records the derivative.
+            graph: called if a tape tracks a parameter, with the shape and a function that draws further variates from
+                the same words. Its result has the same values but for rounding, and records the derivative.
         """
-        size = shape_of_parameters(*parameters) if size is None else shape_of(size)  # type: ignore[arg-type]
-        offset = self._claim_variates(math.prod(size))
-        result = self._variates(kind, wanted, size, *parameters, like=wanted, offset=offset)
+        shape = shape_of_parameters(*parameters) if size is None else shape_of(size)  # type: ignore[arg-type]
+        offset = self._claim_variates(math.prod(shape))
+        result = self._variates(kind, wanted, shape, *parameters, like=wanted, offset=offset)
         if tape.recording([p for p in parameters if isinstance(p, Array)]):
-            same = astype(graph(partial(self._variates, like=wanted, offset=offset)), wanted, copy=False)
+            same = astype(
+                graph(shape, partial(self._variates, like=wanted, offset=offset)), wanted, copy=False
+            )
             tape.record_copy(kind, same, result)
         return result
 
@@ -166,6 +168,10 @@ class Distributions:
         if not np.all((known >= low) & (known <= high)):
             raise ValueError(f"{name}: expected numbers from {low:g} to {high:g}, got {value!r}")
         return result
+
+    def _parameters(self, kind: str, **given: Any) -> list[Parameter]:
+        """Parameters of a kind that are not negative."""
+        return [self._parameter(value, f"{kind}: {name}", 0.0) for name, value in given.items()]
 
     def _log_gamma(self, name: str, shape: Any, size: Size, variates: Any = None, part: int = 0) -> Array:
         """The logarithm of gamma variates, in float64, differentiable with respect to an array ``shape``.
@@ -196,14 +202,10 @@ class Distributions:
         >>> ck.random.default_rng(0).gamma(2.0, size=1000).mean().item() > 1.8
         True
         """
-        wanted = floating("gamma", dtype)
-        shape, scale = (
-            self._parameter(shape, "gamma: shape", 0.0),
-            self._parameter(scale, "gamma: scale", 0.0),
-        )
-        size = shape_of_parameters(shape, scale) if size is None else size
+        wanted = dtypes.floating(dtype, "gamma: dtype")
+        shape, scale = self._parameters("gamma", shape=shape, scale=scale)
 
-        def graph(variates: Any) -> Array:
+        def graph(size: Size, variates: Any) -> Array:
             drawn: Array = exp(self._log_gamma("gamma: shape", shape, size, variates))
             drawn = drawn * _wide(positive(scale))
             return drawn
@@ -216,11 +218,10 @@ class Distributions:
         Raises:
             ValueError: a number is negative, or parameters do not broadcast to ``size``.
         """
-        wanted = floating("beta", dtype)
-        a, b = self._parameter(a, "beta: a", 0.0), self._parameter(b, "beta: b", 0.0)
-        size = shape_of_parameters(a, b) if size is None else size
+        wanted = dtypes.floating(dtype, "beta: dtype")
+        a, b = self._parameters("beta", a=a, b=b)
 
-        def graph(variates: Any) -> Array:
+        def graph(size: Size, variates: Any) -> Array:
             return sigmoid(
                 self._log_gamma("beta: a", a, size, variates)
                 - self._log_gamma("beta: b", b, size, variates, 1)
@@ -234,10 +235,9 @@ class Distributions:
         Raises:
             ValueError: a number is negative, or ``df`` does not broadcast to ``size``.
         """
-        wanted, df = floating("standard_t", dtype), self._parameter(df, "standard_t: df", 0.0)
-        size = shape_of_parameters(df) if size is None else size
+        wanted, df = dtypes.floating(dtype, "standard_t: dtype"), self._parameter(df, "standard_t: df", 0.0)
 
-        def graph(variates: Any) -> Array:
+        def graph(size: Size, variates: Any) -> Array:
             drawn = (variates(kind, dtypes.float64, size) for kind in ("t_exponential", "t_cosine"))
             return _student(_wide(df), *drawn)
 
@@ -325,7 +325,7 @@ class Distributions:
             GradientError: a tape tracks a parameter.
             ValueError: the concentration ``kappa`` is negative, or parameters do not broadcast to ``size``.
         """
-        wanted = floating("vonmises", dtype)
+        wanted = dtypes.floating(dtype, "vonmises: dtype")
         mu = self._parameter(mu, "vonmises: mu", -math.inf)
         kappa = self._parameter(kappa, "vonmises: kappa", 0.0)
         require_constant("vonmises", mu=mu, kappa=kappa)
@@ -379,7 +379,7 @@ class Distributions:
             LinAlgError: on the host, a covariance matrix is not positive definite.
             ValueError: the shapes do not fit, or there is no such method.
         """
-        wanted = floating("multivariate_normal", dtype)
+        wanted = dtypes.floating(dtype, "multivariate_normal: dtype")
         center, spread = (
             astype(x if isinstance(x, Array) else asarray(x, device=self.device), dtypes.float64, copy=False)
             for x in (mean, cov)
@@ -470,10 +470,3 @@ def _share(p: Any, rest: Any) -> Any:
 
 def shape_of_parameters(*parameters: Parameter) -> tuple[int, ...]:
     return np.broadcast_shapes(*(np.shape(p) if not isinstance(p, Array) else p.shape for p in parameters))
-
-
-def floating(name: str, dtype: Any) -> DType:
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    if dtypes.info(wanted).kind != "f":
-        raise TypeError(f"{name}: dtype: expected a floating dtype, got {wanted}")
-    return wanted

@@ -17,16 +17,21 @@ from ..array.creation import asarray
 from ..array.layout import fresh_layout, shape_of
 from ..device import Device, capture_hooks, current
 from ..elementwise.operands import normalize_axis
-from ..kernel.plan import new, on
+from ..errors import require_int
+from ..index.sort import sorted_rows
+from ..kernel import Kernel
+from ..kernel.plan import compiled, launch, new, on, threads
+from ..kernel.sizes import divide_up
 from .distributions import on_host
-from .order import random_order
 from .philox import WORD, draw, numbers, philox
 from .transformed import Location, Transformed
 
 Size = SupportsIndex | Sequence[SupportsIndex] | None
 Number = Array | float
 
-
+_TIES = Kernel("random/ties.cu", block=256)
+#: Elements per thread, on the host and on a GPU.
+_PIECES = {"serial": 1 << 16, "simt": 16}
 _ARRAYS = (Array, np.ndarray, list, tuple)
 
 
@@ -94,10 +99,8 @@ class Generator(Transformed):
         >>> a.random(2).tolist() == b.random(2).tolist()
         False
         """
-        if operator.index(n) < 0:
-            raise ValueError(f"split: n: expected at least 0, got {n}")
         result = []
-        for _ in range(n):
+        for _ in range(require_int("split: n", n, 0)):
             low, high = self._children & WORD, self._children >> 32
             self._children += 1
             # Draws use counters whose third word is 0, so children's keys never repeat drawn bits.
@@ -300,6 +303,27 @@ class Generator(Transformed):
 
 #: From so many integers on, a few are drawn without a permutation of all, which would take their memory.
 _MANY = 1 << 24
+
+
+def random_order(words: Array, counter: Any, key: Sequence[int]) -> Array:
+    """A random permutation of the integers below n, int64: they are sorted by random ``words``, (n,).
+
+    Runs of equal words are then shuffled.
+
+    Args:
+        words: uint32.
+        counter: the counter of the stream that orders those of equal ``words``, or an ndarray that holds it.
+        key: the stream's key.
+    """
+    device, n = words.device, words.size
+    keys, indices = sorted_rows(words, True, False)
+    if n > 1:
+        block = threads(device, 256)
+        piece = _PIECES[device.style]
+        form = {"name": f"random_ties_{block}", "block": block, "live": not isinstance(counter, int)}
+        values = (keys._data, indices._data, n, piece, counter, *key)
+        launch(device, compiled(_TIES, device, **form), divide_up(n, block * piece), block, values)
+    return indices
 
 
 def _parts(x: Any, device: Device) -> Array | int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..array.array import Array
 from ..device import Device, current
+from ..errors import require_int
 from .distributions import Size
 from .generator import Generator, key_of
 
@@ -85,7 +85,5 @@ class RandomState(Generator):
 
     def bytes(self, length: int) -> bytes:
         """Random bytes, as a Python object; waits for the device."""
-        count = operator.index(length)
-        if count < 0:
-            raise ValueError(f"bytes: length: expected at least 0, got {count}")
+        count = require_int("bytes: length", length, 0)
         return self.bits(-(-count // 4), dtypes.uint32).numpy().tobytes()[:count]

@@ -19,7 +19,7 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_constant
 from ..elementwise.table import clip, exp, expm1, floor, isnan, log1p, sqrt, where
 from ..reduction.softmax import softmax
-from .distributions import Distributions, Parameter, Size, floating, on_host, positive, shape_of_parameters
+from .distributions import Distributions, Parameter, Size, on_host, positive, shape_of_parameters
 
 _MAX = 2**63 - 1
 #: Smaller numbers are finite in every floating dtype of more than 16 bits.
@@ -224,15 +224,11 @@ class Transformed(Distributions):
         Raises:
             GradientError: a tape tracks ``nonc``.
         """
-        wanted = floating("noncentral_chisquare", dtype)
-        df, nonc = (
-            self._parameter(p, f"noncentral_chisquare: {name}", 0.0)
-            for p, name in ((df, "df"), (nonc, "nonc"))
-        )
+        wanted = dtypes.floating(dtype, "noncentral_chisquare: dtype")
+        df, nonc = self._parameters("noncentral_chisquare", df=df, nonc=nonc)
         require_constant("noncentral_chisquare", nonc=nonc)
-        size = shape_of_parameters(df, nonc) if size is None else size
 
-        def graph(variates: Any) -> Array:
+        def graph(size: Size, variates: Any) -> Array:
             return 2 * exp(self._log_half_chisquare("noncentral_chisquare: df", df, nonc, size, variates))
 
         return self._law("noncentral_chisquare", wanted, size, (df, nonc), graph)
@@ -255,15 +251,11 @@ class Transformed(Distributions):
         self, dfnum: Parameter, dfden: Parameter, nonc: Parameter, size: Size = None, dtype: Any = None
     ) -> Array:
         """:meth:`f` whose numerator is a :meth:`noncentral_chisquare` variate; once differentiable but by ``nonc``."""
-        wanted = floating("noncentral_f", dtype)
-        dfnum, dfden, nonc = (
-            self._parameter(p, f"noncentral_f: {name}", 0.0)
-            for p, name in ((dfnum, "dfnum"), (dfden, "dfden"), (nonc, "nonc"))
-        )
+        wanted = dtypes.floating(dtype, "noncentral_f: dtype")
+        dfnum, dfden, nonc = self._parameters("noncentral_f", dfnum=dfnum, dfden=dfden, nonc=nonc)
         require_constant("noncentral_f", nonc=nonc)
-        size = shape_of_parameters(dfnum, dfden, nonc) if size is None else size
 
-        def graph(variates: Any) -> Array:
+        def graph(size: Size, variates: Any) -> Array:
             above = self._log_half_chisquare("noncentral_f: dfnum", dfnum, nonc, size, variates)
             below = self._log_gamma("noncentral_f: dfden", positive(dfden) * 0.5, size, variates, 1)
             return exp(above - below) * (dfden / dfnum)
@@ -288,7 +280,7 @@ class Transformed(Distributions):
         >>> x.shape, ck.allclose(x.sum(-1), 1)
         ((4, 3), True)
         """
-        wanted, known = floating("dirichlet", dtype), self._known(alpha)
+        wanted, known = dtypes.floating(dtype, "dirichlet: dtype"), self._known(alpha)
         if not isinstance(known, Array) or not known.ndim:
             raise ValueError(f"dirichlet: alpha: expected at least one axis, got {alpha!r}")
         shape = known.shape if size is None else (*shape_of(size), known.shape[-1])  # type: ignore[arg-type]
@@ -304,10 +296,8 @@ class Transformed(Distributions):
         Source: Michael, Schucany and Haas, "Generating random variates using transformations with multiple roots",
         1976.
         """
-        wanted = floating("wald", dtype)
-        mean, scale = (
-            self._parameter(p, f"wald: {name}", 0.0) for p, name in ((mean, "mean"), (scale, "scale"))
-        )
+        wanted = dtypes.floating(dtype, "wald: dtype")
+        mean, scale = self._parameters("wald", mean=mean, scale=scale)
         require_constant("wald", mean=mean, scale=scale)
         with tape.stop_recording():
             drawn = self._floats("normal", size, dtypes.float64, mean, scale)

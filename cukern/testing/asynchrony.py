@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 from collections.abc import Iterator
 from typing import Literal, get_args
 
 from ..device.host.asynchrony import choose
+from ..errors import require_choice, require_int
 
 When = Literal["at_once", "late", "random"]
 
@@ -36,14 +36,8 @@ def asynchrony(when: When, seed: int = 0) -> Iterator[None]:
     ...     pass
     """
     names = get_args(When)
-    if when not in names:
-        raise ValueError(f"asynchrony: when: expected one of {', '.join(map(repr, names))}, got {when!r}")
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        raise TypeError(f"asynchrony: seed: expected an integer, got {type(seed).__name__}") from None
-    if not 0 <= number < 2**64:
-        raise ValueError(f"asynchrony: seed: expected an integer in [0, 2**64), got {seed}")
+    require_choice("asynchrony: when", when, names)
+    number = require_int("asynchrony: seed", seed, 0, 2**64 - 1)
     earlier = choose((names.index(when), number))
     try:
         yield

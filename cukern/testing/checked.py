@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 from collections.abc import Iterator
 
 from ..device.host.checked import mode
-from ..errors import KernelReport
+from ..errors import KernelReport, require_int
 
 
 @contextlib.contextmanager
@@ -49,17 +48,9 @@ def checked(seeds: int = 3, strict: bool = False, collect: bool = False) -> Iter
     >    4 |     y[i] = 2 * x[i];
          5 | }
     """
-    try:
-        number = operator.index(seeds)
-    except TypeError:
-        raise TypeError(f"checked: seeds: expected an integer, got {type(seeds).__name__}") from None
-    if not 1 <= number <= 1000:
-        raise ValueError(f"checked: seeds: expected an integer in [1, 1000], got {seeds}")
+    number = require_int("checked: seeds", seeds, 1, 1000)
     reports: list[KernelReport] = []
     chosen = mode.Mode(number, bool(strict), reports=reports if collect else None)
-    mode.enter(chosen)
-    try:
+    with mode.checking(chosen):
         yield reports
         mode.finish(chosen)
-    finally:
-        mode.leave(chosen)

@@ -18,14 +18,13 @@ from ..autodiff.cotangents import is_array
 from ..device import Device
 from ..device import devices as all_devices
 from ..dtypes import DType, as_dtype
-from ..errors import GradientError, KernelFault
+from ..errors import GradientError, KernelFault, require_int
 from ..jit import Jitted
 from .checked import checked
-from .coarse import UNSEEN, coarse
-from .duals import NoDuals, derivative
 from .gradcheck import GradcheckError, NondifferentiableError, gradcheck
 from .locate import Launches, Pulled, cotangents, floats, pull, wrong_elements
 from .shapes import Sized, cast, layouts, on, resized, sizes_around
+from .slopes import UNSEEN, NoDuals, coarse, derivative
 from .stand_ins import in_float64
 
 Values = npt.NDArray[np.float64]
@@ -147,8 +146,7 @@ def kernelcheck(
     >>> result.cases[:4]
     ['as given, float64', 'size 2 is 0, float64', 'size 2 is 3, float64', 'as given, float32']
     """
-    if order < 0:
-        raise ValueError(f"order: expected at least 0, got {order}")
+    require_int("order", order, 0)
     if not floats(list(args)):
         raise TypeError("args: there is no floating array to check the gradient of")
     types = [_dtype(one) for one in dtypes]

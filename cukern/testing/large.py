@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..array import Array
 from ..device import Device
 from ..device.host.checked import mode
 from ..dtypes import DType
-from ..errors import KernelFault, KernelReport, LaunchError
+from ..errors import KernelFault, KernelReport, LaunchError, require_int
 from ..kernel import Kernel
 from ..text.signature import Param
 
@@ -70,10 +71,7 @@ def check_large(
     Traceback (most recent call last):
     cukern.errors.KernelFault: doubled_float32_256: overflow: ...
     """
-    from ..device.host.checked.function import time_limit  # loads the compiler's module
-
-    if blocks < 1:
-        raise ValueError(f"blocks: expected at least 1, got {blocks}")
+    require_int("blocks", blocks, 1)
     host = Device("host")
     given = {"elem": dtypes.float32, **kernel.variables, **overrides}
     largest = max((math.prod(shape) for shape in shapes if isinstance(shape, tuple)), default=0)
@@ -87,18 +85,27 @@ def check_large(
         wanted = ", ".join(f"{param.type_text} {param.name}" for param in params)
         raise LaunchError(f"{kernel.name}: expected {len(params)} arguments ({wanted}), got {len(shapes)}")
     args = [_argument(kernel, param, one, host) for param, one in zip(params, shapes, strict=True)]
-    reports: list[KernelReport] = []
-    chosen = mode.Mode(seeds=1, sampled=blocks, reports=reports)
-    mode.enter(chosen)
-    try:
-        with host.activate(), time_limit(timeout):
-            bound(args, bound.grid_for(args) if grid is None else grid, shared)
-    finally:
-        mode.leave(chosen)
-    faults = [one for one in reports if one.kind not in ("timeout", "unset", "unwritten")]
+    with sampled(blocks, timeout) as faults:
+        bound(args, bound.grid_for(args) if grid is None else grid, shared)
     if faults:
         raise KernelFault("\n".join(one.message for one in faults), tuple(faults))
     return []
+
+
+@contextmanager
+def sampled(blocks: int = 64, seconds: float = 3.0) -> Iterator[list[KernelReport]]:
+    """A with-block in which so many blocks of each launch run on the host, no longer than that.
+
+    Yields:
+        what they report of indices, at the block's end.
+    """
+    from ..device.host.checked.function import time_limit  # loads the compiler's module
+
+    reports: list[KernelReport] = []
+    chosen = mode.Mode(seeds=1, sampled=blocks, reports=reports)
+    with mode.checking(chosen), Device("host").activate(), time_limit(seconds):
+        yield reports
+    reports[:] = [one for one in reports if one.kind not in ("timeout", "unset", "unwritten")]
 
 
 def _argument(kernel: Kernel, param: Param, given: Any, host: Device) -> Any:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..device import nvrtc
 from ..device.cuda.architectures import capability, is_for_90a
 from ..device.interface import MISSING_HEADER, CompilerFailure
-from ..errors import DeviceError
+from ..errors import DeviceError, require_choice
 from ..text import Dim3
 from ..text.signature import Unit
 
@@ -83,8 +83,7 @@ def gpu_named(name: str, of: str) -> Gpu:
     Raises:
         ValueError: it is not known; the message begins with ``of``.
     """
-    if name not in GPUS:
-        raise ValueError(f"{of}: gpu: expected one of {', '.join(GPUS)}, got {name!r}")
+    require_choice(f"{of}: gpu", name, GPUS)
     return GPUS[name]
 
 

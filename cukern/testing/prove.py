@@ -19,7 +19,7 @@ from ..errors import CukernError, KernelReport
 from ..function import Function
 from ..kernel import Kernel
 from .kernelcheck import Finding, KernelcheckError, KernelcheckResult, kernelcheck
-from .large import sparse
+from .large import sampled, sparse
 from .locate import floats
 from .mutants import mutants
 from .report import Line, Report
@@ -29,8 +29,6 @@ from .ulps import WIDER, ulps
 
 #: As many elements as an ``int`` counts, and more.
 _MOST, _MANY = 2**31 - 1, 2**31 + 2**24
-#: Reports of launches on sampled blocks that say nothing of indices.
-_OF_SAMPLES = ("timeout", "unset", "unwritten")
 #: By line of the report: the kinds of kernelcheck's findings, how it is checked, and what that does not show.
 _KINDS = {
     "accesses": (
@@ -300,8 +298,6 @@ def _on_many(
     function: Callable[..., Any], args: Sequence[Any], order: int, size: int, grown: int
 ) -> list[KernelReport]:
     """What sampled blocks of a call and its derivative report if an axis is that long."""
-    from ..device.host.checked.function import time_limit  # loads the compiler's module
-
     host = Device("host")
     leaves = []
     for leaf in pytree.leaves(list(args)):
@@ -310,13 +306,10 @@ def _on_many(
             leaf = Array._wrap(sparse(shape, leaf.dtype), host)
         leaves.append(leaf)
     given = pytree.replace(list(args), leaves)
-    reports: list[KernelReport] = []
-    chosen = mode.Mode(seeds=1, sampled=64, reports=reports)
-    mode.enter(chosen)
-    try:
+    with sampled() as reports:
         if not mode.active():
             raise RuntimeError("launches are not checked in this process")
-        with host.activate(), time_limit(3.0), Tape() as tape:
+        with Tape() as tape:
             inputs = floats(given) if order else []
             tape.watch(inputs)
             outputs = floats(function(*given))
@@ -324,9 +317,7 @@ def _on_many(
                 # Ones, which is what a tape begins with, would be copied for a kernel, and take memory.
                 zeros = [Array._wrap(sparse(one.shape, one.dtype), host) for one in outputs]
                 tape.gradient(outputs, inputs, zeros, unconnected="zero")
-    finally:
-        mode.leave(chosen)
-    return [one for one in reports if one.kind not in _OF_SAMPLES]
+    return reports
 
 
 def _short(error: Exception) -> str:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..errors import require_choice
 from ..files import replacing
 from .trace_page import HEAD
 
@@ -56,8 +57,7 @@ class Line:
     place: str = ""
 
     def __post_init__(self) -> None:
-        if self.result not in RESULTS:
-            raise ValueError(f"result: expected one of {', '.join(RESULTS)}, got {self.result!r}")
+        require_choice("result", self.result, RESULTS)
 
 
 @dataclass

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..device.host.checked.tracing import SHARED, WARP, Launch, requests_of
+from ..text.render import table
 from .pictures import Drawing
 
 #: ``Happening`` of checked/trace.h.
@@ -119,16 +120,12 @@ class Timeline:
         self.steps = tuple(self._together(ones))
 
     def __str__(self) -> str:
+        if not self.steps:
+            return f"block {self.block}: no barriers and no asynchronous copies"
         head = f"block {self.block}: barriers and asynchronous copies, in steps that follow their causes"
         rows = [("step", "warps", "what", "where")]
         rows += [(f"{one.step}", ranges(one.warps), str(one), one.place or "?") for one in self.steps]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = (
-            "  ".join(word.ljust(n) for word, n in zip(row, widths, strict=True)).rstrip() for row in rows
-        )
-        return "\n".join(
-            [head, *lines] if self.steps else [f"block {self.block}: no barriers and no asynchronous copies"]
-        )
+        return f"{head}\n{table(rows)}"
 
     def _together(self, ones: Sequence[_One]) -> Iterator[Step]:
         groups: dict[_One, list[int]] = {}

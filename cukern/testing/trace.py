@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import operator
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import numpy as np
 
 from ..device.host.checked import mode
 from ..device.host.checked.tracing import ATOMIC, BESIDE, SHARED, WARP, Launch, Tracer, requests_of, sorted_by
-from ..errors import TemplateError
+from ..errors import TemplateError, require_int
 from ..files import write_text
 from ..text import Dim3, render
 from .pictures import Drawing, png, ticks
@@ -129,11 +128,7 @@ class Trace:
             unit = "turns" if one.shared else "sectors"
             numbers = f"{one.requests}", f"{one.lanes:.0%}", f"{one.moved} {unit}", f"{one.least}"
             rows.append((one.place or "?", one.array, one.what, f"{one.size}", *numbers))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(word.ljust(n) for word, n in zip(row, widths, strict=True)).rstrip() for row in rows
-        ]
-        return "\n".join([head, *lines])
+        return f"{head}\n{render.table(rows)}"
 
     def occupancy(self, arch: str = "sm_90") -> Occupancy:
         """How many warps of the kernel a multiprocessor holds at a time, and its registers and spills.
@@ -475,20 +470,13 @@ def traced(
     """
     if not isinstance(kernel, str):
         raise TypeError(f"traced: kernel: expected a string, got {type(kernel).__name__}")
-    numbers = {}
-    for name, value in {"blocks": blocks, "most": most, "accesses": accesses}.items():
-        try:
-            numbers[name] = operator.index(value)
-        except TypeError:
-            raise TypeError(f"traced: {name}: expected an integer, got {type(value).__name__}") from None
-        if numbers[name] < 1:
-            raise ValueError(f"traced: {name}: expected at least 1, got {value}")
-    tracer = Tracer(numbers["blocks"], numbers["accesses"], kernel, numbers["most"])
+    given = {"blocks": blocks, "accesses": accesses, "most": most}
+    blocks, accesses, most = (require_int(f"traced: {name}", one, 1) for name, one in given.items())
+    tracer = Tracer(blocks, accesses, kernel, most)
     chosen = mode.Mode(1, False, [], tracer)
     traces: list[Trace] = []
-    mode.enter(chosen)
     try:
-        yield traces
+        with mode.checking(chosen):
+            yield traces
     finally:
-        mode.leave(chosen)
         traces.extend(map(Trace, tracer.launches))

@@ -14,6 +14,7 @@ from .. import dtypes, pytree
 from ..autodiff.cotangents import is_array, is_float
 from ..dtypes import DType
 from ..errors import LaunchError
+from ..text.render import table
 from .stand_ins import in_float64
 
 #: The type in which each type's results are computed for comparison.
@@ -76,12 +77,7 @@ class UlpTable(tuple[Ulps, ...]):
             )
             for row in self
         ]
-        widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-        lines = (
-            "  ".join(f"{word:<{width}}" for word, width in zip(row, widths, strict=True))
-            for row in [heads, *rows]
-        )
-        return "\n".join(line.rstrip() for line in lines)
+        return table([heads, *rows])
 
 
 def ulps(

@@ -1,5 +1,7 @@
 """Kernel text: render templates to CUDA C++, and parse the signature of that text."""
 
+import re
+
 #: Three sizes: along x, y and z.
 Dim3 = tuple[int, int, int]
 
@@ -9,6 +11,8 @@ DEFAULT_STD = "c++17"
 STANDARD = "Compiled as "
 #: Begins the line, a comment, that names what is left out of a program.
 LEFT_OUT = "Left out, as no code of kernels"
+#: A comment of C++.
+COMMENT = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)")
 
 
 def standard(text: str) -> str:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import tree_sitter
 
 from ..errors import TemplateError
-from . import LEFT_OUT
+from . import COMMENT, LEFT_OUT
 from .declarations import declarator_name, function_declarator
 from .line_directives import origin
-from .needed import COMMENT, expanded_annotations, needed
-from .syntax import first_problem, syntax_tree, text_of
+from .needed import expanded_annotations, needed
+from .syntax import GROUPS, first_problem, syntax_tree, text_of
 
 
 @dataclass
@@ -68,13 +68,7 @@ def _walk(
             _walk(child, functions, (*scope, text_of(child.child_by_field_name("name"))), None, linked)
         elif child.type == "linkage_specification":
             _walk(child, functions, scope, None, True)
-        elif child.type in (
-            "declaration_list",
-            "preproc_if",
-            "preproc_ifdef",
-            "preproc_else",
-            "preproc_elif",
-        ):
+        elif child.type in GROUPS:
             _walk(child, functions, scope, template, linked)
 
 

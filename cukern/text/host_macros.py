@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from . import COMMENT
+
 #: What is passed over as a whole, or may begin or end a declaration.
 _PASSED = r'//[^\n]*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*'
 _TOKEN = re.compile(rf"{_PASSED}|\w+|\n|[^\S\n]+|->|.", re.MULTILINE)
@@ -37,7 +39,6 @@ _WORDS = {
 _CONDITION = re.compile(r"[ \t]*#[ \t]*(if|el|endif)")
 #: What comes before a brace in which declarations stand.
 _LINKED = re.compile(r"(?:inline\s+)?namespace\b[\w\s:]*|extern\s*\"C(?:\+\+)?\"\s*")
-_COMMENTS = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)")
 
 
 def _macros(text: str) -> tuple[set[str], set[str]]:
@@ -77,7 +78,7 @@ def _makers_of_host(text: str, values: dict[str, list[str]]) -> set[str]:
         of_device |= {name for name, words in values.items() if not of_device.isdisjoint(words)}
     found = set()
     for name, value in _DEFINED.findall(text):
-        value = _COMMENTS.sub(" ", value.replace("\\\n", " "))
+        value = COMMENT.sub(" ", value.replace("\\\n", " "))
         head, brace, _ = value.partition("{")
         makes = brace and _FUNCTION.search(head) and re.search(r"\w[\s*&>]+[\w#:]+\s*\(", head)
         if name not in of_device and (
@@ -162,7 +163,7 @@ def _uses(text: str, known: set[str], unknown: set[str]) -> Iterator[tuple[str, 
                 begins, after = True, False
                 continue
             begins = after = False
-        elif token == "{" and not _LINKED.fullmatch(_COMMENTS.sub(" ", text[head:start])):
+        elif token == "{" and not _LINKED.fullmatch(COMMENT.sub(" ", text[head:start])):
             reader.closed()
             begins = True
         else:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from . import COMMENT
+
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w\s,.]*)\)((?:[^\n\\]|\\.|\\\n)*)$", re.MULTILINE)
 #: A macro without parameters, and the parameters of a kernel.
 _OBJECT = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+((?:[^\n\\]|\\.|\\\n)+)$", re.MULTILINE)
 _PARAMETERS = re.compile(r"\b__global__\b[^;{}()#]*(?:\([^()]*\)[^;{}()#]*)?\b\w+\s*\(([^()#]*)\)\s*\{")
-_COMMENT = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)")
 #: Where no macro is expanded: directives, comments and strings.
 _PASSED = r'^[ \t]*#(?:[^\n\\]|\\.|\\\n)*|//[^\n]*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"'
 #: What a kernel's body begins with, and a macro as the last of its statements.
@@ -52,7 +53,7 @@ def _defined(text: str) -> list[tuple[str, Macro]]:
             name,
             (
                 [p.strip() for p in names.split(",") if p.strip()],
-                _COMMENT.sub(" ", value.replace("\\\n", " ")),
+                COMMENT.sub(" ", value.replace("\\\n", " ")),
             ),
         )
         for name, names, value in _DEFINE.findall(text)
@@ -78,7 +79,7 @@ def _with_parameters(text: str) -> str:
     """The text with macros that stand for parameters of kernels expanded, but for those of several values."""
     values: dict[str, set[str]] = {}
     for name, value in _OBJECT.findall(text):
-        values.setdefault(name, set()).add(" ".join(_COMMENT.sub(" ", value.replace("\\\n", " ")).split()))
+        values.setdefault(name, set()).add(" ".join(COMMENT.sub(" ", value.replace("\\\n", " ")).split()))
     known = {name: value.pop() for name, value in values.items() if len(value) == 1}
 
     def expanded(match: re.Match[str]) -> str:
@@ -97,7 +98,7 @@ def _with_statements(text: str) -> str:
         for brace in _BRACES.finditer(text, match.end()):
             depth += (brace[0] == "{") - (brace[0] == "}")
             if depth == 0:
-                last = _LAST.search(_COMMENT.sub(" ", text[match.end() : brace.start()]))
+                last = _LAST.search(COMMENT.sub(" ", text[match.end() : brace.start()]))
                 if last is not None and last[1] in names:
                     text = f"{text[: brace.start()]};{text[brace.start() :]}"
                 break

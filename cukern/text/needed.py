@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import tree_sitter
 
+from . import COMMENT
 from .assemble import left_out_line
 from .kernel_macros import expanded_kernels
 from .std_names import only_in_std, with_std
-from .syntax import WORDS, syntax_tree, text_of
+from .syntax import GROUPS, WORDS, syntax_tree, text_of
 
 _ON_DEVICE = {
     "__device__",
@@ -32,15 +33,7 @@ _ANNOTATIONS |= {"__shared__", "__constant__", "void"}
 _MACRO = re.compile(
     r"^[ \t]*#[ \t]*define[ \t]+(\w+)\b(?!\()([\w\" \t]*?)[ \t]*(?://.*|/\*.*\*/[ \t]*)?$", re.MULTILINE
 )
-_GROUPS = (
-    "preproc_if",
-    "preproc_ifdef",
-    "preproc_else",
-    "preproc_elif",
-    "declaration_list",
-)
 _TYPES = ("struct_specifier", "class_specifier", "union_specifier")
-COMMENT = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)")
 #: What makes names of a namespace known without it.
 _USING = re.compile(r"using\s+namespace\b")
 #: Headers that a kernel includes only if it names a part of their path, as the host has none or few of them.
@@ -219,7 +212,7 @@ def _items(node: tree_sitter.Node) -> Iterator[_Item]:
         is_block = (
             child.type == "linkage_specification" and body is not None and body.type == "declaration_list"
         )
-        if child.type in _GROUPS or child.type == "namespace_definition" or is_block:
+        if child.type in GROUPS or child.type == "namespace_definition" or is_block:
             yield from _items(child)
         elif child.type in ("preproc_def", "preproc_function_def"):
             name, value = child.child_by_field_name("name"), child.child_by_field_name("value")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -210,6 +210,15 @@ def describe(variables: Mapping[str, Any]) -> str:
         value = repr(variables[key])
         shown.append(f"{key}={value if len(value) <= 60 else value[:57] + '...'}")
     return ", ".join(shown) or "none"
+
+
+def table(rows: Iterable[Sequence[str]], between: str = "  ") -> str:
+    """Rows of words, the words of a column one below the other."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        between.join(word.ljust(n) for word, n in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
 
 
 # A word outside comments and strings.

@@ -12,6 +12,9 @@ import tree_sitter_cuda
 #: A word of C++ outside comments, strings and character literals. Much faster than visiting a body's nodes.
 WORDS = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\])'|\b([A-Za-z_]\w*)""")
 
+#: Nodes whose parts stand where they do.
+GROUPS = ("preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif", "declaration_list")
+
 
 @lru_cache(maxsize=1)
 def _language() -> tree_sitter.Language:

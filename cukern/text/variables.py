@@ -12,7 +12,7 @@ import tree_sitter
 from .. import dtypes
 from .declarations import aliases
 from .signature import canonical
-from .syntax import syntax_tree, text_of
+from .syntax import GROUPS, syntax_tree, text_of
 
 _KINDS = {"__constant__", "__device__", "__managed__"}
 #: A text without a match has no variable.
@@ -45,13 +45,7 @@ def _nodes(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
     """The nodes outside functions, types and templates, in the text's order."""
     for child in node.named_children:
         yield child
-        if child.type.startswith("preproc_if") or child.type in (
-            "preproc_else",
-            "preproc_elif",
-            "namespace_definition",
-            "declaration_list",
-            "linkage_specification",
-        ):
+        if child.type in (*GROUPS, "namespace_definition", "linkage_specification"):
             yield from _nodes(child)
 
 

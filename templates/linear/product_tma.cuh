@@ -85,10 +85,7 @@ struct Ring {
     // Initializes these barriers, and `count` others at which one thread arrives. All threads meet by `await_open` before they use them.
     __device__ __forceinline__ void open(MBarrier* others = nullptr, int count = 0) const {
         if (threadIdx.x == 0) {
-            for (int i = 0; i < stages; ++i) {
-                mbarrier_init(&full[i], 1);
-                mbarrier_init(&empty[i], (ping_pong ? 4 : 8) * cluster);
-            }
+            mbarrier_init_ring(full, empty, stages, 1, (ping_pong ? 4 : 8) * cluster);
             for (int i = 0; i < count; ++i) mbarrier_init(&others[i], 1);
             fence_mbarrier_init();
         }

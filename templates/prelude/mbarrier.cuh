@@ -136,4 +136,14 @@ CUKERN_UNCHECKED inline void mbarrier_wait(MBarrier* barrier, unsigned parity, C
 }
 
 #endif
+
+// Makes a ring's barriers ready: each stage is full after `loads` arrivals, and empty after `reads`. By one thread, as mbarrier_init.
+__device__ __forceinline__ void mbarrier_init_ring(MBarrier* full, MBarrier* empty, int stages, unsigned loads, unsigned reads) {
+    for (int i = 0; i < stages; ++i) mbarrier_init(&full[i], loads), mbarrier_init(&empty[i], reads);
+}
+// Arrives once for a warp, when all its lanes have come.
+__device__ __forceinline__ void mbarrier_arrive_warp(MBarrier* barrier) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+}
 #endif  // CUKERN_MBARRIER

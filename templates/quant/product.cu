@@ -101,14 +101,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) << "__cluster_dims__(%d, 1,
     unsigned char* const blocks = (unsigned char*)(all_parts + 2 * part_size);
     __shared__ MBarrier full[stages], empty[stages], blocks_full[block_stages], blocks_empty[block_stages];
     if (threadIdx.x == 0) {
-        for (int i = 0; i < stages; ++i) {
-            mbarrier_init(&full[i], 1);
-            mbarrier_init(&empty[i], 8);
-        }
-        for (int i = 0; i < block_stages; ++i) {
-            mbarrier_init(&blocks_full[i], 1);
-            mbarrier_init(&blocks_empty[i], 8);
-        }
+        mbarrier_init_ring(full, empty, stages, 1, 8);
+        mbarrier_init_ring(blocks_full, blocks_empty, block_stages, 1, 8);
         fence_mbarrier_init();
     }
     __syncthreads();
@@ -172,8 +166,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) << "__cluster_dims__(%d, 1,
             dequantise<2>(weights[0], own);
             multiply(numbers + 2, weights[0], true);
             dequantise<3>(weights[1], own);
-            __syncwarp();
-            if (lane == 0) mbarrier_arrive(&blocks_empty[number % block_stages]);
+            mbarrier_arrive_warp(&blocks_empty[number % block_stages]);
             multiply(numbers + 3, weights[1], true);
             if (i + 1 < each) {
                 own = blocks_of(number + 1, i + 1);
@@ -181,8 +174,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) << "__cluster_dims__(%d, 1,
             }
         }
         wgmma_wait<0>(sums);
-        __syncwarp();
-        if (lane == 0) mbarrier_arrive(&empty[(numbers - 1) % stages]);
+        mbarrier_arrive_warp(&empty[(numbers - 1) % stages]);
         if constexpr (shares > 1) add_up(sums, (float4*)ring, rank);
 
         const int row = ScheduledTile(sizes, iteration).row + rank * own_n, output = ScheduledTile(sizes, iteration).output + 64 * group;

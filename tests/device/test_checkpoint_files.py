@@ -109,11 +109,11 @@ def test_changed_files_are_read_or_refused(saved: Path, count: int) -> None:
 @pytest.mark.parametrize(
     ("changed", "error", "message"),
     [
-        ({"step": 1.5}, TypeError, r"step: expected an integer, got float 1\.5"),
-        ({"step": "1"}, TypeError, "step: expected an integer, got str '1'"),
+        ({"step": 1.5}, TypeError, r"step: expected an int, got 1\.5"),
+        ({"step": "1"}, TypeError, "step: expected an int, got '1'"),
         ({"step": -1}, ValueError, "step: expected at least 0, got -1"),
         ({"keep": 0}, ValueError, "keep: expected at least 1, got 0"),
-        ({"keep": 1.0}, TypeError, r"keep: expected an integer, got float 1\.0"),
+        ({"keep": 1.0}, TypeError, r"keep: expected an int, got 1\.0"),
         ({"state": [1]}, TypeError, "state: expected arrays by name, got list"),
         ({"state": {1: ck.ones(1)}}, TypeError, "state: expected names that are strings, got 1"),
         ({"state": {"w": 1.0}}, TypeError, "state: 'w': expected an Array or a Piece, got float"),

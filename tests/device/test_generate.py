@@ -349,7 +349,7 @@ def test_arguments_of_other_types_are_named(model_file: Path) -> None:
         (lambda: model.tokens([1], True), "max_tokens: expected an int, got True"),
         (lambda: model.tokens(text), "prompt: expected a sequence of ints, got str"),
         (lambda: model.tokens([odd]), "token: expected an int, got 5.0"),
-        (lambda: model.tokens([1], seed=odd), "seed: expected an int or None, got 5.0"),
+        (lambda: model.tokens([1], seed=odd), "seed: expected an int, got 5.0"),
         (lambda: model.tokens([1], sampling=Sampling(text)), "temperature: expected a number, got 'a'"),
         (lambda: model.tokens([1], sampling=Sampling(top_p=text)), "top_p: expected a number, got 'a'"),
         (lambda: Model(odd), "path: expected a string or a path, got float"),

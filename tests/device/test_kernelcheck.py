@@ -9,7 +9,8 @@ import pytest
 from wrong_backwards import FAMILIES, Family
 
 import cukern as ck
-from cukern.testing import KernelcheckError, duals, kernelcheck
+from cukern.testing import KernelcheckError, kernelcheck
+from cukern.testing.slopes import derivative
 
 #: What runs by default, with the sizes and types that it needs.
 QUICK = {
@@ -79,9 +80,7 @@ extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, int n)
         return 2 * y
 
     x = np.array([0.25, 0.75, 2.0])
-    (values,), (slopes,) = duals.derivative(
-        several, [ck.asarray(x, dtype="float32")], [np.array([1.0, 2.0, -1.0])]
-    )
+    (values,), (slopes,) = derivative(several, [ck.asarray(x, dtype="float32")], [np.array([1.0, 2.0, -1.0])])
     larger = np.maximum(x, 0.5)
     slope = (
         3 * x**2 + 2 / np.cosh(x) ** 2 / larger - 2 * np.tanh(x) / larger**2 * (x > 0.5) - np.exp(x) * (x > 1)
@@ -142,7 +141,7 @@ extern "C" __global__ void << name >>(const T* xs, const T* as, const T* bs, T* 
     at = [rng.uniform(0.1, 0.45, 32), *(rng.uniform(0.3, 3, (2, 32)) * rng.choice([-1, 1], (2, 32)))]
     for moves in ((True, True, True), (False, True, False), (True, False, True)):
         directions = [rng.standard_normal(32) * moved for moved in moves]
-        values, slopes = duals.derivative(each, [ck.asarray(one) for one in at], directions)
+        values, slopes = derivative(each, [ck.asarray(one) for one in at], directions)
         step = 1e-5
         low, usual, high = (
             each(*(ck.asarray(one + by * d) for one, d in zip(at, directions, strict=True)))
@@ -170,7 +169,7 @@ extern "C" __global__ void << name >>(const << elem >>* x, const << elem >>* c, 
         kernel(x, c, y, grid=1)
         return y
 
-    _, (slopes,) = duals.derivative(
+    _, (slopes,) = derivative(
         beside, [ck.asarray([1e200]), ck.asarray([1e-200, np.inf])], [np.array([3.0]), None]
     )
     np.testing.assert_array_equal(slopes, [3, 3])

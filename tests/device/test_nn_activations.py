@@ -63,7 +63,7 @@ def test_a_module_is_its_function(
 def test_options_of_activations() -> None:
     with pytest.raises(TypeError, match="ReLU: got an unexpected keyword argument 'inplace'"):
         nn.ReLU(inplace=True)
-    with pytest.raises(ValueError, match="GELU: approximate: expected 'none' or 'tanh', got 'erf'"):
+    with pytest.raises(ValueError, match="GELU: approximate: expected one of 'none', 'tanh', got 'erf'"):
         nn.GELU("erf")
 
 

@@ -220,7 +220,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "reduction": (
         lambda: nn.l1_loss(X, X, reduction="avg"),
         ValueError,
-        "l1_loss: reduction: expected 'mean', 'sum', 'none', got 'avg'",
+        "l1_loss: reduction: expected one of 'mean', 'sum', 'none', got 'avg'",
     ),
     "shape": (lambda: nn.huber_loss(X, X[0]), ValueError, "huber_loss: target: expected shape (2, 3)"),
     "delta": (lambda: nn.huber_loss(X, X, delta=0), ValueError, "delta: expected a number above 0"),

@@ -79,7 +79,7 @@ def test_refused(device: ck.Device) -> None:
         (
             lambda: nn.pad(x, 1, "edge"),
             ValueError,
-            "mode: expected one of ('constant', 'reflect', 'replicate'",
+            "mode: expected one of 'constant', 'reflect', 'replicate'",
         ),
         (
             lambda: nn.pixel_shuffle(x, 3),

@@ -11,7 +11,7 @@ import pytest
 
 import cukern as ck
 from cukern.random import philox
-from cukern.random.order import random_order
+from cukern.random.generator import random_order
 from cukern.testing import gradcheck
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]

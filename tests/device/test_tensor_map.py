@@ -12,7 +12,7 @@ import pytest
 from asynchronous import TILES
 
 import cukern as ck
-from cukern.device.cuda import tensor_map as driver_maps
+from cukern.device.cuda import driver
 from cukern.device.interface import Tiles
 
 
@@ -70,9 +70,9 @@ def test_what_the_driver_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
         ctypes.memset(arguments[0].value, 7, 128)
         return 0
 
-    monkeypatch.setattr(driver_maps, "library", lambda: SimpleNamespace(cuTensorMapEncodeTiled=encode))
+    monkeypatch.setattr(driver, "library", lambda: SimpleNamespace(cuTensorMapEncodeTiled=encode))
     tiles = Tiles(4096, ck.bfloat16, (3, 100, 64), (12800, 128), (1, 8, 64), 128, False)
-    assert driver_maps.tensor_map(tiles) == b"\x07" * 128
+    assert driver.tensor_map(tiles) == b"\x07" * 128
     place, dtype, axes, address, sizes, strides, box, steps, *options = given
     assert place.value % 64 == 0
     assert (dtype, axes.value, address.value) == (9, 3, 4096)
@@ -80,12 +80,12 @@ def test_what_the_driver_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(strides)[:2] == [128, 12800]
     assert options == [0, 3, 3, 0]
     refuses = SimpleNamespace(cuTensorMapEncodeTiled=lambda *arguments: 1)
-    monkeypatch.setattr(driver_maps, "library", lambda: refuses)
+    monkeypatch.setattr(driver, "library", lambda: refuses)
     with pytest.raises(ck.DeviceError, match="cuTensorMapEncodeTiled refuses .* CUDA error 1"):
-        driver_maps.tensor_map(tiles)
-    monkeypatch.setattr(driver_maps, "library", SimpleNamespace)
+        driver.tensor_map(tiles)
+    monkeypatch.setattr(driver, "library", SimpleNamespace)
     with pytest.raises(ck.DeviceError, match=r"no tensor maps, which came with CUDA 12\.0"):
-        driver_maps.tensor_map(tiles)
+        driver.tensor_map(tiles)
 
 
 def test_copies_are_the_map_itself() -> None:

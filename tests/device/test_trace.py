@@ -168,7 +168,7 @@ def test_a_page_has_all(tmp_path: Path) -> None:
     assert cost.conflicts == 2 * sum(a.moved - a.least for a in one.accesses if a.shared)
     one.save(tmp_path / "a100.html", "sm_80", "A100")
     assert f"{cost.moved} bytes moved" in (tmp_path / "a100.html").read_text()
-    with pytest.raises(ValueError, match="cost: gpu: expected one of V100, T4, A100"):
+    with pytest.raises(ValueError, match="cost: gpu: expected one of 'V100', 'T4', 'A100'"):
         one.cost("A1000")
     with pytest.raises(ck.DeviceError, match="got 'sm_1'"):
         one.occupancy("sm_1")
@@ -233,7 +233,7 @@ def test_roofline_of_a_scaled_sum() -> None:
     roof = traces[0].roofline("A100")
     assert (roof.flops, roof.bytes, roof.intensity, roof.exact) == (2 * 1024, 12 * 1024, 1 / 6, False)
     assert (roof.bound, roof.seconds, roof.arithmetic) == ("memory", 12 * 1024 / 2.039e12, 2 * 1024 / 19.5e12)
-    with pytest.raises(ValueError, match="roofline: gpu: expected one of V100, T4"):
+    with pytest.raises(ValueError, match="roofline: gpu: expected one of 'V100', 'T4'"):
         traces[0].roofline("G2")
 
 
@@ -356,7 +356,7 @@ def test_refusals() -> None:
         pass
     with pytest.raises(ValueError, match="traced: blocks: expected at least 1, got 0"), traced(blocks=0):
         pass
-    with pytest.raises(TypeError, match="traced: most: expected an integer, got str"), traced(most="all"):  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="traced: most: expected an int, got 'all'"), traced(most="all"):  # type: ignore[arg-type]
         pass
 
 
@@ -387,7 +387,7 @@ def test_commands(
     assert page.name == "01-skewed_float32_4.html"
     assert "bytes moved, at least" in capsys.readouterr().out
     assert main(["trace", str(script), "--gpu", "G2", "--out", str(tmp_path / "no"), "--", "one", "two"]) == 2
-    assert "trace: cost: gpu: expected one of V100" in capsys.readouterr().out
+    assert "trace: cost: gpu: expected one of 'V100'" in capsys.readouterr().out
     script.write_text("raise ValueError('no')")
     assert main(["check", str(script)]) == 1
     assert "no findings in what ran before the program failed" in capsys.readouterr().out

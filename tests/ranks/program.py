@@ -427,7 +427,7 @@ def check_tensor_parallel() -> None:
     mesh = cd.Mesh(data=SIZE // 2, tensor=2)
     assert mesh.coordinates == {"data": RANK // 2, "tensor": RANK % 2}
     raises(ValueError, "product", call=lambda: cd.Mesh(data=SIZE + 1))
-    raises(ValueError, "one of data, tensor", call=lambda: mesh.group("model"))
+    raises(ValueError, "one of 'data', 'tensor'", call=lambda: mesh.group("model"))
     for sequence in (False, True):
         tensor_parallel(mesh, sequence)
 

@@ -8,8 +8,7 @@ import pytest
 
 from cukern import errors
 from cukern.text.conditions import Conditions
-from cukern.text.signature import parse
-from cukern.text.stored import restored, stored
+from cukern.text.signature import parse, restored, stored
 from cukern.text.syntax import blanked, variables
 
 C = 'extern "C" __global__ '

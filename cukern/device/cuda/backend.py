@@ -32,7 +32,7 @@ from ..interface import (
     refuse_beyond_addresses,
 )
 from ..nvrtc import PLAIN, headers
-from . import architectures, driver, tensor_map, texture
+from . import architectures, driver, texture
 from .libraries import needed
 from .staging import LARGE, PageLockedMemoryRefused, Staging
 
@@ -338,7 +338,7 @@ class CudaBackend:
 
     def tensor_map(self, tiles: Tiles) -> bytes:
         """See :class:`..interface.Backend`."""
-        return tensor_map.tensor_map(tiles)
+        return driver.tensor_map(tiles)
 
     def texels(self, form: TextureForm, data: Any) -> texture.Texels:
         """See :class:`..interface.Backend`."""

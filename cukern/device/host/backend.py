@@ -49,10 +49,9 @@ from .compiler import (
 )
 from .elf import static_shared
 from .lines import lines_at
-from .packing import GRID, HEAD, Kernel, Packing, variable_addresses
+from .packing import GRID, HEAD, Kernel, Packing, tensor_map, variable_addresses
 from .packing import load as _load
 from .python import LARGEST_COPY, Form, allocation, launcher, maker, newer, python_api, reraise
-from .tensor_map import tensor_map
 from .texture import Object, Texels
 from .translate import source
 

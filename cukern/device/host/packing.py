@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,15 @@ from ...errors import DeviceError, LaunchError
 from ...text import Dim3
 from ...text.signature import Param, Unit
 from ...text.variables import device_variables
-from .tensor_map import stored
+from ..interface import Tiles
 
 #: The first arguments of every launch: grid, block and bytes of shared memory.
 GRID = "6IQ"
 #: The bytes of these.
 HEAD = struct.calcsize(f"={GRID}")
+#: The first word of every tensor map, by which kernels tell it from anything else.
+_TENSOR_MAP = 0x70616D726F736E65
+_MAP = struct.Struct("16Q")
 
 
 class Kernel(ctypes.Structure):
@@ -173,7 +176,7 @@ class Packing:
         for i, (param, row) in enumerate(zip(self.params, self.table, strict=False)):
             if param.kind == "struct":
                 start = HEAD + row.offset
-                found += ((i, address) for address in stored(packed[start : start + self.sizes[i]]))
+                found += ((i, address) for address in _stored(packed[start : start + self.sizes[i]]))
         return found
 
     def numbers(self, packed: bytes) -> list[int]:
@@ -194,3 +197,26 @@ class Packing:
         except OverflowError:
             items = [param.rounded(item) for param, item in zip(self.params, items, strict=True)]
             return self._pack(*grid, *block, shared, *items)
+
+
+def tensor_map(tiles: Tiles) -> bytes:
+    """The tensor map of tiles: 128 bytes as CUDA's, with contents of the host's own, the axes innermost first."""
+    axes = len(tiles.shape)
+
+    def packed(values: Sequence[int]) -> list[int]:
+        return [*reversed(values), *[0] * (5 - len(values))]
+
+    row = dtypes.info(tiles.dtype)
+    number = "uif".index(row.kind) + (row.dtype == dtypes.bfloat16)
+    kind = axes | row.itemsize << 8 | tiles.swizzle << 16 | tiles.writes << 32 | number << 40
+    boxes = sum(size << 12 * axis for axis, size in enumerate(reversed(tiles.box)))
+    strides = packed((*tiles.strides, row.itemsize))
+    return _MAP.pack(_TENSOR_MAP, tiles.address, kind, *packed(tiles.shape), *strides, boxes, 0, 0)
+
+
+def _stored(struct_bytes: bytes) -> Iterator[int]:
+    """The addresses of the arrays that a kernel may store to by the tensor maps of which a struct consists."""
+    for at in range(0, len(struct_bytes) - _MAP.size + 1, _MAP.size):
+        mark, address, kind = struct.unpack_from("3Q", struct_bytes, at)
+        if mark == _TENSOR_MAP and kind >> 32 & 1:
+            yield address

@@ -8,8 +8,9 @@ from typing import Any
 from ... import namespace as ops
 from ...array import Array
 from ...cache import Cache, options_key
+from ...errors import require_choice, require_int
 from ...ops.padding import folded
-from ..fused import Activation, in_common_dtype, is_int, layouts_of, of_axes, require_activation, several
+from ..fused import Activation, in_common_dtype, layouts_of, of_axes, require_activation, several
 from .operation import applied
 from .problem import Windows
 
@@ -25,10 +26,7 @@ def _given(
 ) -> tuple[Array, Array, Array | None]:
     """The arrays of a call, in their common dtype."""
     x, weight, bias = in_common_dtype(name, {"x": x, "weight": weight}, {"bias": bias})
-    if not is_int(groups):
-        raise TypeError(f"{name}: groups: expected an int, got {groups!r}")
-    if groups < 1:
-        raise ValueError(f"{name}: groups: expected at least 1, got {groups}")
+    require_int(f"{name}: groups", groups, 1)
     if x.ndim not in (axes + 1, axes + 2):
         raise ValueError(
             f"{name}: x: expected shape (batch, channels, {_AXES[axes]}) or without the batch, got {x.shape}"
@@ -48,16 +46,6 @@ def _given(
     if bias is not None and bias.shape != (filters,):
         raise ValueError(f"{name}: bias: expected shape ({filters},), got {bias.shape}")
     return x, weight, bias
-
-
-def require_padding_mode(name: str, mode: Any) -> None:
-    """Raise unless there is such a mode.
-
-    Raises:
-        ValueError: there is none.
-    """
-    if mode not in PADDING_MODES:
-        raise ValueError(f"{name}: padding_mode: expected one of {tuple(PADDING_MODES)}, got {mode!r}")
 
 
 def _moves(
@@ -142,7 +130,7 @@ def _convolution(
             require_activation(name, activation)
         return applied(x, weight, bias, *known, False, activation)
     x, weight, bias = _given(name, x, weight, bias, count, groups, transposed=False)
-    require_padding_mode(name, padding_mode)
+    require_choice(f"{name}: padding_mode", padding_mode, PADDING_MODES)
     require_activation(name, activation)
     strides, dilations, spans, pads = _moves(name, weight.shape[2:], stride, padding, dilation)
     shape = x.shape[-count:]
@@ -213,7 +201,7 @@ def _transposed(
     """
     name = f"conv_transpose{count}d"
     x, weight, bias = _given(name, x, weight, bias, count, groups, transposed=True)
-    require_padding_mode(name, padding_mode)
+    require_choice(f"{name}: padding_mode", padding_mode, PADDING_MODES)
     require_activation(name, activation)
     strides, dilations, spans, pads = _moves(name, weight.shape[2:], stride, padding, dilation)
     more = several(output_padding, count, name, "output_padding", 0)

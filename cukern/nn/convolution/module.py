@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 
 from ...array import Array
 from ...device import Device
+from ...errors import require_choice
 from ...shape.copy import laid_out
 from .. import init
 from ..fused import Activation, require_activation, require_sizes, several
 from ..module import Module, Parameter
 from .function import (
+    PADDING_MODES,
     Sizes,
     conv1d,
     conv2d,
@@ -20,7 +22,6 @@ from .function import (
     conv_transpose1d,
     conv_transpose2d,
     conv_transpose3d,
-    require_padding_mode,
 )
 
 #: Halves in 16 bytes. Tensor cores read filters of a multiple of so many channels as they lie if channels are innermost
@@ -68,7 +69,7 @@ class _Layer(Module):
             raise ValueError(
                 f"{name}: groups: expected a divisor of inputs {inputs} and outputs {outputs}, got {groups}"
             )
-        require_padding_mode(name, self.padding_mode)
+        require_choice(f"{name}: padding_mode", self.padding_mode, PADDING_MODES)
         require_activation(name, self.activation)
         kernel = several(kernel_size, self._axes, name, "kernel_size", 1)
         shape = (inputs, outputs // groups) if self._transposed else (outputs, inputs // groups)

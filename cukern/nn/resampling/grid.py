@@ -12,6 +12,7 @@ from ...array import Array
 from ...array.creation import arange
 from ...elementwise.fuse import fuse
 from ...elementwise.operands import require_arrays
+from ...errors import require_choice
 from ..fused import common_dtype
 
 _MODES = ("bilinear", "nearest")
@@ -83,9 +84,8 @@ def grid_sample(
         raise ValueError(
             f"{name}: grid: expected shape ({x.shape[0]}, ..., {axes}) of {x.ndim} axes, got {grid.shape}"
         )
-    for argument, value, known in (("mode", mode, _MODES), ("padding_mode", padding_mode, _PADDINGS)):
-        if value not in known:
-            raise ValueError(f"{name}: {argument}: expected one of {known}, got {value!r}")
+    require_choice(f"{name}: mode", mode, _MODES)
+    require_choice(f"{name}: padding_mode", padding_mode, _PADDINGS)
     sizes, count, acc = x.shape[2:], math.prod(grid.shape[1:-1]), dtypes.info(result).acc
     flat = ops.reshape(ops.astype(grid, acc, copy=False), (x.shape[0] * count, axes))
     places = [

@@ -258,26 +258,17 @@ class Worker:
     def large(self, header: Mapping[str, Any]) -> dict[str, Any]:
         """What some blocks of a launch on arrays of any size report; inputs are zeros."""
         from ...array import Array
-        from ...device.host.checked import mode
-        from ...device.host.checked.function import time_limit
-        from ..large import sparse
+        from ..large import sampled, sparse
 
         dtype = _of(header["cxx"])
-        reports: list[Any] = []
-        chosen = mode.Mode(seeds=1, sampled=64, reports=reports)
-        mode.enter(chosen)
-        try:
-            with self.device.activate(), time_limit(3.0):
-                arrays = {
-                    one.name: Array._wrap(sparse(one.sized(header["sizes"]), one.dtype(dtype)), self.device)
-                    for one in self.forward.parameters
-                    if one.shape is not None
-                }
-                self.launch(self.forward, self.parts[0], header["cxx"], header, arrays)
-        finally:
-            mode.leave(chosen)
-        kept = [one for one in reports if one.kind not in ("timeout", "unset", "unwritten")]
-        return {"reports": [_report(one) for one in kept]}
+        with sampled() as reports:
+            arrays = {
+                one.name: Array._wrap(sparse(one.sized(header["sizes"]), one.dtype(dtype)), self.device)
+                for one in self.forward.parameters
+                if one.shape is not None
+            }
+            self.launch(self.forward, self.parts[0], header["cxx"], header, arrays)
+        return {"reports": [_report(one) for one in reports]}
 
     def plain(
         self, header: Mapping[str, Any], inputs: Mapping[str, Values]

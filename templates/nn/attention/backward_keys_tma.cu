@@ -341,9 +341,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     float *const of_sums = (float*)(of_scores + 2 * exchanged), *const statistics = of_sums + added;
     __shared__ MBarrier full[stages + 1 + ahead_stages], empty[stages + 1 + ahead_stages];
     if (threadIdx.x == 0) {
-        prepare(full, empty, stages, 32);
-        prepare(full + stages, empty + stages, 1, 0);
-        prepare(full + stages + 1, empty + stages + 1, ahead_stages, 31);
+        mbarrier_init_ring(full, empty, stages, 33, 4 * workers);
+        mbarrier_init_ring(full + stages, empty + stages, 1, 1, 4 * workers);
+        mbarrier_init_ring(full + stages + 1, empty + stages + 1, ahead_stages, 32, 4 * workers);
         fence_mbarrier_init();
     }
     __syncthreads();

@@ -88,7 +88,7 @@ __device__ __forceinline__ void advance(
         {cotangents.scores, cotangents.sizes, own.at, own.row, lane_key, open},
         {cotangents.scores, cotangents.sizes, own.at, own.row + 8, lane_key, open}};
     wgmma_wait<2>(s);  // the tile before this one has been multiplied
-    if (!first) arrive(&keys.empty[(keys.number - 1) % keys.count]);
+    if (!first) mbarrier_arrive_warp(&keys.empty[(keys.number - 1) % keys.count]);
     wgmma_wait<1>(s);
     wgmma_made(s);
     if (plain && own.shifted) {
@@ -146,8 +146,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     T* const of_q = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     __shared__ MBarrier full[stages + 1 + ahead_stages], empty[stages + 1 + ahead_stages];
     if (threadIdx.x == 0) {
-        prepare(full, empty, stages + 1, 0);
-        prepare(full + stages + 1, empty + stages + 1, ahead_stages, 31);
+        mbarrier_init_ring(full, empty, stages + 1, 1, 4 * workers);
+        mbarrier_init_ring(full + stages + 1, empty + stages + 1, ahead_stages, 32, 4 * workers);
         fence_mbarrier_init();
     }
     __syncthreads();
@@ -180,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
                         at.attends_to_all(group_row, group_row + 64, key, key + tile_n), course.open(n), sums);
             }
             wgmma_wait<0>(sums);
-            arrive(&keys.empty[(keys.number - 1) % stages]);
+            mbarrier_arrive_warp(&keys.empty[(keys.number - 1) % stages]);
             rows.release();
         }
         const float scale = cotangents.factor(), factor[2] = {scale, scale};

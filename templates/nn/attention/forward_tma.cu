@@ -351,8 +351,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     constexpr int rings = 2 * stages + held;
     __shared__ MBarrier full[rings + ahead_stages], empty[rings + ahead_stages];
     if (threadIdx.x == 0) {
-        prepare(full, empty, rings, 0);
-        prepare(full + rings, empty + rings, ahead_stages, makers - 1);
+        mbarrier_init_ring(full, empty, rings, 1, 4 * workers);
+        mbarrier_init_ring(full + rings, empty + rings, ahead_stages, makers, 4 * workers);
         fence_mbarrier_init();
     }
     __syncthreads();

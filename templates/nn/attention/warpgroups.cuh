@@ -81,11 +81,6 @@ __device__ __forceinline__ void wait_cleared() {
     fence_to_async();
     barrier_sync(8, 128 * workers);
 }
-// By each of the warps that have been waited for with the barrier.
-__device__ __forceinline__ void arrive(MBarrier* barrier) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
-}
 // Tiles in shared memory, and how many of them a warpgroup has had.
 struct Stages {
     T* memory;
@@ -98,7 +93,7 @@ struct Stages {
     __device__ __forceinline__ void wait_full() const { mbarrier_wait(&full[stage()], number / count % 2); }
     __device__ __forceinline__ void wait_empty() const { mbarrier_wait(&empty[stage()], number / count % 2 ^ 1); }
     __device__ __forceinline__ void release() {
-        arrive(&empty[stage()]);
+        mbarrier_arrive_warp(&empty[stage()]);
         ++number;
     }
     // Waits for an empty stage, of which `bytes` are expected. By one thread, which then asks for them.
@@ -108,13 +103,6 @@ struct Stages {
         return &full[stage()];
     }
 };
-// Makes `count` barriers ready for tiles: of one thread's copies and `arrivals` more, and of all warps that multiply.
-__device__ __forceinline__ void prepare(MBarrier* full, MBarrier* empty, int count, int arrivals) {
-    for (int i = 0; i < count; ++i) {
-        mbarrier_init(&full[i], 1 + arrivals);
-        mbarrier_init(&empty[i], 4 * workers);
-    }
-}
 // What a score reads besides the product, which a warp brings ahead of each tile of scores: an array's tile of rows and keys, and for
 // each distance of a key and a query, of which a tile has `span`, some numbers.
 constexpr int windows = << windows.inputs | length >>, span = tile_m + tile_n;

@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(32 * (warps + 1), << resident >>) <
     __shared__ acc of_groups[groups][taps_x][line];
     __shared__ MBarrier full[stages], empty[stages];
     if (threadIdx.x == 0) {
-        for (int i = 0; i < stages; ++i) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], warps);
+        mbarrier_init_ring(full, empty, stages, 1, warps);
         fence_mbarrier_init();
     }
     __syncthreads();

@@ -76,8 +76,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     __shared__ MBarrier full_image[image_stages], empty_image[image_stages], full[weight_stages], empty[weight_stages], full_parts[2];
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2 * loads; ++i) mbarrier_init(&full_parts[i], 1);
-        for (int i = 0; i < image_stages; ++i) mbarrier_init(&full_image[i], 1), mbarrier_init(&empty_image[i], 8);
-        for (int i = 0; i < weight_stages; ++i) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], 8);
+        mbarrier_init_ring(full_image, empty_image, image_stages, 1, 8);
+        mbarrier_init_ring(full, empty, weight_stages, 1, 8);
         fence_mbarrier_init();
     }
     __syncthreads();
@@ -109,10 +109,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     }
     take_registers<240>();
     const int warp = threadIdx.x % 128 / 32, row = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-    const auto arrive = [](MBarrier* barrier) {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
-    };
     T* const own_parts = filters + weight_stages * weight_stage + group * parts * part_size;
     float sums[halves][tile_n / 2];
     for (int iteration = 0, number = 0, k_block = 0; ScheduledTile(iteration).there(g); ++iteration) {
@@ -146,14 +142,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
                 }
                 wgmma_commit();
                 wgmma_wait<1>(sums[0]);  // the tap before this one has been multiplied
-                if (i > 0 || tap > 0) arrive(&empty[(number - 1) % weight_stages]);
-                if (i > 0 && tap == 0) arrive(&empty_image[(k_block - 1) % image_stages]);
+                if (i > 0 || tap > 0) mbarrier_arrive_warp(&empty[(number - 1) % weight_stages]);
+                if (i > 0 && tap == 0) mbarrier_arrive_warp(&empty_image[(k_block - 1) % image_stages]);
             }
         }
 #pragma unroll
         for (int x = 0; x < halves; ++x) wgmma_wait<0>(sums[x]);
-        arrive(&empty[(number - 1) % weight_stages]);
-        arrive(&empty_image[(k_block - 1) % image_stages]);
+        mbarrier_arrive_warp(&empty[(number - 1) % weight_stages]);
+        mbarrier_arrive_warp(&empty_image[(k_block - 1) % image_stages]);
         const bool is = tile.number / g.tiles_n * 2 + group < g.bands;
 #pragma unroll
         for (int x = 0; x < tile_n; x += part_n) {

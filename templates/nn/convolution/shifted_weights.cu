@@ -74,7 +74,7 @@ extern "C" __global__ void << "__cluster_dims__(1, %d, 1)" % cluster if cluster 
     for (int i = threadIdx.x; threadIdx.x < 384 && i < stages * stage_size / 8; i += 384) ((uint4*)ring)[i] = uint4{0, 0, 0, 0};
     fence_to_async();
     if (threadIdx.x == 0) {
-        for (int i = 0; i < stages; ++i) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], 12);
+        mbarrier_init_ring(full, empty, stages, 1, 12);
         fence_mbarrier_init();
     }
     __syncthreads();
@@ -99,10 +99,6 @@ extern "C" __global__ void << "__cluster_dims__(1, %d, 1)" % cluster if cluster 
     }
     take_registers<160>();
     float sums[own_taps][32];
-    const auto arrive = [](MBarrier* barrier) {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
-    };
     for (int i = 0; i < count; ++i) {
         const int stage = i % stages;
         T* const of_output = ring + stage * stage_size;
@@ -124,7 +120,7 @@ extern "C" __global__ void << "__cluster_dims__(1, %d, 1)" % cluster if cluster 
         }
         wgmma_commit();
         wgmma_wait<1>(sums[0]);  // the band before this one has been multiplied
-        if (i > 0) arrive(&empty[(i - 1) % stages]);
+        if (i > 0) mbarrier_arrive_warp(&empty[(i - 1) % stages]);
     }
 #pragma unroll
     for (int t = 0; t < own_taps; ++t) wgmma_wait<0>(sums[t]);

@@ -64,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     T* const ring = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     __shared__ MBarrier full[stages], empty[stages];
     if (threadIdx.x == 0) {
-        for (int i = 0; i < stages; ++i) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], 8);
+        mbarrier_init_ring(full, empty, stages, 1, 8);
         fence_mbarrier_init();
     }
     __syncthreads();
@@ -96,10 +96,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     }
     take_registers<240>();
     const int warp = threadIdx.x % 128 / 32, row = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-    const auto arrive = [](MBarrier* barrier) {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
-    };
     T* const part = ring + stages * stage_size + group * part_size;
     float sums[halves][tile_n / 2];
     for (int iteration = 0, number = 0; ScheduledTile(g, iteration).there(g); ++iteration) {
@@ -122,12 +118,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
             }
             wgmma_commit();
             wgmma_wait<1>(sums[0]);  // the k-block before this one has been multiplied
-            if (i > 0) arrive(&empty[(number - 1) % stages]);
+            if (i > 0) mbarrier_arrive_warp(&empty[(number - 1) % stages]);
         }
         const int last = tile.own_band(g, group), of_images = g.of[tile.grid].of_images;
 #pragma unroll
         for (int x = 0; x < halves; ++x) wgmma_wait<0>(sums[x]);
-        arrive(&empty[(number - 1) % stages]);
+        mbarrier_arrive_warp(&empty[(number - 1) % stages]);
 #pragma unroll
         for (int x = 0; x < tile_n; x += 64) {
             const int column = tile.column + x;

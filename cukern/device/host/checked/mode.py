@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -100,10 +101,19 @@ def _apply() -> None:
         _divert(int(on))
 
 
-def enter(mode: Mode) -> None:
-    """Check all launches from now on, as ``mode`` says."""
+@contextmanager
+def checking(mode: Mode) -> Iterator[None]:
+    """A with-block in which all launches are checked, as ``mode`` says."""
     modes.append(mode)
     _apply()
+    try:
+        yield
+    finally:
+        at = next(
+            i for i in reversed(range(len(modes))) if modes[i] is mode
+        )  # blocks of threads may end in any order
+        del modes[at]
+        _apply()
 
 
 def finish(mode: Mode) -> None:
@@ -116,15 +126,6 @@ def finish(mode: Mode) -> None:
         from . import unset
 
         tell(unset.left())
-
-
-def leave(mode: Mode) -> None:
-    """End ``mode``."""
-    for i in reversed(range(len(modes))):
-        if modes[i] is mode:
-            del modes[i]
-            break
-    _apply()
 
 
 def diverting(divert: Callable[[int], object]) -> None:

@@ -53,22 +53,24 @@ def same(y: Any) -> Any:
     return y
 
 
+#: What makes the factors of a batch norm's channels, once each.
+FACTORS = "add_rsqrt_multiply"
 #: Models, their arguments, and what is launched.
 BLOCKS: dict[str, tuple[Callable[[], nn.Module], Callable[[], list[ck.Array]], list[str]]] = {
     "basic": (
         lambda: Block((64, 64, 64), (3, 3), 1, ck.relu),
         lambda: [image(8, 64, 56)],
-        ["convolution_rsqrt_multiply_clip", "convolution_rsqrt_multiply_relu"],
+        [FACTORS, "convolution_multiply_add_clip", FACTORS, "convolution_multiply_add_relu"],
     ),
     "bottleneck": (
         lambda: Block((256, 64, 64, 256), (1, 3, 1), 1, ck.relu),
         lambda: [image(8, 256, 56)],
-        ["convolution_rsqrt_multiply_clip"] * 2 + ["convolution_rsqrt_multiply_relu"],
+        [FACTORS, "convolution_multiply_add_clip"] * 2 + [FACTORS, "convolution_multiply_add_relu"],
     ),
     "inverted bottleneck": (
         lambda: Block((32, 192, 192, 32), (1, 3, 1), 192, same),
         lambda: [image(8, 32, 56)],
-        ["convolution_rsqrt_multiply_clip"] * 2 + ["convolution_add_rsqrt_multiply"],
+        [FACTORS, "convolution_multiply_add_clip"] * 2 + [FACTORS, "convolution_subtract_multiply_add"],
     ),
     "UNet": (
         lambda: Unet(64),

@@ -11,6 +11,7 @@ from ... import namespace as ops
 from ... import random as numbers
 from ...array import Array
 from ...array.creation import zeros
+from ...array.deferred import computed
 from ...device import Device, device
 from ...elementwise.function import evaluate
 from ..fused import derivative_of
@@ -44,8 +45,11 @@ def composed(
         constants: mean and variance, where they are constants.
     """
     if problem.constant:
-        mean, variance = (beside(problem, one) for one in constants if one is not None)
-        apart = ops.subtract(x, mean)
+        mean, variance = (one for one in constants if one is not None)
+        scale = ops.rsqrt(ops.add(ops.astype(variance, dtypes.info(x.dtype).acc, copy=False), eps))
+        scale = scale if weight is None else ops.multiply(scale, weight)
+        computed(scale)  # once for each channel
+        y = ops.multiply(ops.subtract(x, beside(problem, mean)), beside(problem, scale))
     else:
         together = tuple(i for i in range(x.ndim) if i != problem.channel)
         if problem.groups is not None:
@@ -53,9 +57,9 @@ def composed(
             x = ops.reshape(x, shape)
         apart = ops.subtract(x, ops.mean(x, axis=together, keepdims=True))
         variance = ops.mean(ops.square(apart), axis=together, keepdims=True)
-    y = ops.multiply(apart, ops.rsqrt(ops.add(variance, eps)))
-    y = y if problem.groups is None else ops.reshape(y, problem.x.shape)
-    y = y if weight is None else ops.multiply(y, beside(problem, weight))
+        y = ops.multiply(apart, ops.rsqrt(ops.add(variance, eps)))
+        y = y if problem.groups is None else ops.reshape(y, problem.x.shape)
+        y = y if weight is None else ops.multiply(y, beside(problem, weight))
     y = ops.astype(y if bias is None else ops.add(y, beside(problem, bias)), problem.dtype)
     return y if problem.activation is None else evaluate(problem.activation, (y,))[0]
 

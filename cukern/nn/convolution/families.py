@@ -150,6 +150,9 @@ def convolution(
     return plan(x, weights, *dense, *numbers)
 
 
+#: The fewest channels of windows of one pixel, which are matrix products, that a whole array is added to: what follows
+#: runs beside the products. On an H200 64 channels and a residual take 203 us in one launch, 189 in two.
+_LEAST_DEPTH = 512
 #: What operands of so many axes have a number for.
 _REACH = {1: "channels", 2: "images"}
 
@@ -202,6 +205,9 @@ def convolution_plan(
         return None  # choices, as of a clip, keep the host from computing several pixels at a time
     reach = tuple([_REACH.get(len(shape), "elements") for shape in shapes])
     if {*reach} - {"channels"}:
+        shallow = problem.channels < _LEAST_DEPTH and not problem.device.addressable
+        if shallow and not any(n > 1 for n in problem.kernel):
+            return None
         limits, result = problem.device.properties, problem.layout().nbytes
         apart = family.seconds(problem) + cost.moving(result, result, limits) + cost.launch(limits)
         if family.seconds(problem._replace(reach=reach)) > apart:

@@ -93,6 +93,16 @@ class Plan(kernel_plan.Plan):
         made.make = None if self.make is None else maker(made.launch, made.layouts[0])
         return made
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many arrays there are of each input."""
+        return (1,) * (len(self.operands) + len(self.program.tables))
+
+    def into(self, inplace: tuple[int | None, ...]) -> Plan:
+        """The plan that writes to arrays that are there, among them inputs: see :func:`plan_into`."""
+        own = inplace[: len(self.operands)]
+        return plan_into(self.program, self.device, self.operands, self.layouts, own)
+
     def single(self, x: Array) -> Array:
         """A faster :meth:`run` for one input and one output."""
         if self.launch is None or (self.which is not None and self.which() != self.device.index):

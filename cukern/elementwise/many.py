@@ -1,0 +1,215 @@
+"""One launch of a program for many arrays, each of its own size: their addresses and sizes are kernel parameters.
+
+Nothing is copied to the device for them, so a CUDA graph can contain such a launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import accumulate
+from typing import Any, NamedTuple, Self
+
+from ..array import Array
+from ..array.layout import Layout
+from ..cache import Cache
+from ..device import Device
+from ..kernel import plan as kernel_plan
+from ..kernel.plan import BoundLaunch, on, serial
+from ..kernel.sizes import divide_up
+from .geometry import DIVISOR, MANY, WIDEST, Work, narrowed
+from .plan import converter, variables
+from .print_cxx import statements
+from .program import Program
+
+#: The most bytes of a kernel's parameters.
+_PARAMETERS = 4096
+#: The most arrays per launch for a kernel with few parameters.
+_FEW = 8
+#: The number of the first block of an array that is not there.
+_NEVER = 2**31 - 1
+#: What an ndarray's object begins with on the host, before the address of its elements.
+_HEADER = object.__basicsize__
+
+
+class Geometry(NamedTuple):
+    """How arrays are split: elements per piece, threads per block, bytes per access (0: one element)."""
+
+    piece: int
+    block: int
+    access: int
+
+
+_GEOMETRY = {"simt": Geometry(4096, 256, WIDEST), "serial": Geometry(16384, 1, 0)}
+
+
+def geometry(device: Device) -> Geometry:
+    """How a device's kernels split arrays."""
+    return _GEOMETRY[device.style]
+
+
+def shared_out(count: int, pointers: int, others: int) -> Iterator[tuple[slice, int]]:
+    """The arrays of each of the fewest launches, and the most that such a launch takes.
+
+    Args:
+        count: the number of arrays.
+        pointers: the number of arrays of each size.
+        others: the number of other parameters, of 8 bytes at most.
+    """
+    most = (_PARAMETERS - 8 * (others + 1)) // (8 * pointers + 12) // 2 * 2
+    capacity = min(_FEW, most) if count <= _FEW else most
+    for start in range(0, count, capacity):
+        yield slice(start, min(start + capacity, count)), capacity
+
+
+class Pieces(NamedTuple):
+    """The arrays of one launch, cut into pieces.
+
+    Attributes:
+        capacity: the most arrays of such a launch.
+        blocks: one for each piece; on the host for as many elements.
+        sizes: the kernel parameter with the sizes.
+        variables: template variables of the kernel.
+    """
+
+    capacity: int
+    blocks: int
+    sizes: bytes
+    variables: dict[str, Any]
+
+    @classmethod
+    def of(cls, device: Device, sizes: Sequence[int], capacity: int) -> Self:
+        """The pieces of arrays of so many elements each."""
+        split = geometry(device)
+        firsts = [0, *accumulate(divide_up(size, split.piece) for size in sizes)]
+        unused = capacity - len(sizes)
+        table = [*sizes, *[0] * unused, *firsts[:-1], *[_NEVER] * unused]
+        packed = struct.pack(f"={capacity}q{capacity}ii4x", *table, firsts[-1])
+        variables = {"capacity": capacity, "piece": split.piece, "block": split.block}
+        blocks = divide_up(sum(sizes), split.piece) if serial(device) else firsts[-1]
+        return cls(capacity, blocks, packed, variables)
+
+    def addresses(self, device: Device, operands: Sequence[int]) -> bytes:
+        """The kernel parameter with the addresses of arrays, which are given by operands."""
+        if device.addressable:
+            at = ctypes.c_uint64.from_address
+            operands = [at(one + _HEADER).value for one in operands]
+        return _packer(self.capacity)(*operands, *[0] * (self.capacity - len(operands)))
+
+
+@cache
+def _packer(capacity: int) -> Any:
+    return struct.Struct(f"={capacity}Q").pack
+
+
+class Many(kernel_plan.Plan):
+    """A launch of a program for several arrays as each input and output, all without gaps in memory.
+
+    It takes the arrays of the first input, then those of the second, and so on, and results likewise.
+
+    Attributes:
+        program: the program.
+        sizes: the number of elements of the arrays; some may be 0.
+        ones: the inputs that are a single element, the same one for all.
+        inplace: for each input the number of the output whose memory it is, or None.
+        converters: see :class:`.plan.Plan`.
+    """
+
+    __slots__ = ("_pieces", "converters", "inplace", "ones", "program", "sizes")
+
+    def __init__(
+        self,
+        program: Program,
+        device: Device,
+        sizes: Sequence[int],
+        capacity: int,
+        layouts: Sequence[Layout] = (),
+        ones: Sequence[int] = (),
+        inplace: Sequence[int | None] = (),
+        outs: Sequence[Sequence[int]] = (),
+    ) -> None:
+        """
+        Args:
+            layouts: those of new results.
+            outs: the operands of the results, if it always writes to the same ones.
+        """
+        super().__init__(device, layouts)
+        self.program, self.sizes, self.ones = program, tuple(sizes), tuple(ones)
+        self.inplace = tuple(inplace) or (None,) * len(program.inputs)
+        self.converters = tuple(map(converter, program.scalars))
+        self._pieces = Pieces.of(device, sizes, capacity)
+        if self._pieces.blocks:
+            with on(device):
+                self.prepared(self._ready(outs))
+
+    def _ready(self, outs: Sequence[Sequence[int]]) -> BoundLaunch:
+        program, pieces, split = self.program, self._pieces, geometry(self.device)
+        dtypes = [*program.inputs, *[node.dtype for node in program.outputs]]
+        widest = max(dtype.itemsize for k, dtype in enumerate(dtypes) if k not in self.ones)
+        common = {
+            "width": narrowed(max(1, split.access // widest), len(statements(program.outputs)[0])),
+            "streaming": False,
+            "Divisor": DIVISOR.source,
+            **pieces.variables,
+        }
+        accesses = [{"access": "one" if k in self.ones else "flat"} for k in range(len(dtypes))]
+        grid = (pieces.blocks, 1, 1)
+        work = Work(MANY, common, accesses, grid, split.block, None, ())
+        bound = MANY.bind(self.device, **variables(program, work, self.inplace))
+        tail = *[pieces.addresses(self.device, one) for one in outs], pieces.sizes
+        tables = [k for k, own in enumerate(self.inplace) if own is None and k not in self.ones]
+        leading = len(tables) + (0 if outs else len(program.outputs))
+        return BoundLaunch(bound, grid, split.block, tail, structs=(8 * pieces.capacity,) * leading)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many arrays there are of each input."""
+        return tuple([1 if k in self.ones else len(self.sizes) for k in range(len(self.inplace))])
+
+    def into(self, inplace: tuple[int | None, ...]) -> Many:
+        """The plan that writes to arrays that are there, among them inputs."""
+        made = self.program, self.device, self.sizes, self._pieces.capacity, self.layouts, self.ones
+        return many(*made, inplace)
+
+    def run(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> list[Array]:
+        """Launch and return the results, which are new arrays."""
+        with on(self.device):
+            made = kernel_plan.new(self.layouts)
+            self.write([one._operand for one in arrays], scalars, [one._operand for one in made])
+        return made
+
+    def write(self, inputs: Sequence[int], scalars: Sequence[Any], outs: Sequence[int]) -> None:
+        """Launch with operands of inputs that are no results and of results, whose memory the caller keeps."""
+        if self.launch is None:
+            return
+        values, at, count = list[Any](), 0, len(self.sizes)
+        for k, n in enumerate(self.counts):
+            if self.inplace[k] is None:
+                own = inputs[at : at + n]
+                values.append(own[0] if k in self.ones else self._pieces.addresses(self.device, own))
+                at += n
+        values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
+        for start in range(0, len(outs), count):
+            values.append(self._pieces.addresses(self.device, outs[start : start + count]))
+        with on(self.device):
+            self.launch(*values)
+
+
+_plans: Cache[Any, Many] = Cache()
+
+
+def many(
+    program: Program,
+    device: Device,
+    sizes: tuple[int, ...],
+    capacity: int,
+    layouts: tuple[Layout, ...] = (),
+    ones: tuple[int, ...] = (),
+    inplace: tuple[int | None, ...] = (),
+) -> Many:
+    """The plan with these properties, see :class:`Many`."""
+    key = program, device, sizes, capacity, layouts, ones, inplace
+    found = _plans.get(key)
+    return _plans.keep(key, Many(*key)) if found is None else found

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import accumulate
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ..array import Array
 from ..array.layout import Layout
@@ -23,6 +23,9 @@ from .geometry import DIVISOR, MANY, WIDEST, Work, narrowed
 from .plan import converter, variables
 from .print_cxx import statements
 from .program import Program
+
+if TYPE_CHECKING:
+    from ..kernel.bound import BoundKernel
 
 #: The most bytes of a kernel's parameters.
 _PARAMETERS = 4096
@@ -69,15 +72,13 @@ class Pieces(NamedTuple):
 
     Attributes:
         capacity: the most arrays of such a launch.
-        blocks: one for each piece; on the host for as many elements.
+        pieces: how many there are.
         sizes: the kernel parameter with the sizes.
-        variables: template variables of the kernel.
     """
 
     capacity: int
-    blocks: int
+    pieces: int
     sizes: bytes
-    variables: dict[str, Any]
 
     @classmethod
     def of(cls, device: Device, sizes: Sequence[int], capacity: int) -> Self:
@@ -87,9 +88,13 @@ class Pieces(NamedTuple):
         unused = capacity - len(sizes)
         table = [*sizes, *[0] * unused, *firsts[:-1], *[_NEVER] * unused]
         packed = struct.pack(f"={capacity}q{capacity}ii4x", *table, firsts[-1])
-        variables = {"capacity": capacity, "piece": split.piece, "block": split.block}
-        blocks = divide_up(sum(sizes), split.piece) if serial(device) else firsts[-1]
-        return cls(capacity, blocks, packed, variables)
+        return cls(capacity, firsts[-1], packed)
+
+    @staticmethod
+    def variables(device: Device, capacity: int) -> dict[str, Any]:
+        """The template variables of a kernel."""
+        split = geometry(device)
+        return {"capacity": capacity, "piece": split.piece, "block": split.block}
 
     def addresses(self, device: Device, operands: Sequence[int]) -> bytes:
         """The kernel parameter with the addresses of arrays, which are given by operands."""
@@ -102,6 +107,28 @@ class Pieces(NamedTuple):
 @cache
 def _packer(capacity: int) -> Any:
     return struct.Struct(f"={capacity}Q").pack
+
+
+def bind(
+    program: Program,
+    device: Device,
+    capacity: int,
+    ones: Sequence[int] = (),
+    inplace: Sequence[int | None] = (),
+) -> BoundKernel:
+    """The kernel of :class:`Many` with these properties."""
+    dtypes = [*program.inputs, *[node.dtype for node in program.outputs]]
+    widest = max(dtype.itemsize for k, dtype in enumerate(dtypes) if k not in ones)
+    split = geometry(device)
+    common = {
+        "width": narrowed(max(1, split.access // widest), len(statements(program.outputs)[0])),
+        "streaming": False,
+        "Divisor": DIVISOR.source,
+        **Pieces.variables(device, capacity),
+    }
+    accesses = [{"access": "one" if k in ones else "flat"} for k in range(len(dtypes))]
+    work = Work(MANY, common, accesses, (1, 1, 1), split.block, None, ())
+    return MANY.bind(device, **variables(program, work, inplace or [None] * len(program.inputs)))
 
 
 class Many(kernel_plan.Plan):
@@ -140,28 +167,17 @@ class Many(kernel_plan.Plan):
         self.inplace = tuple(inplace) or (None,) * len(program.inputs)
         self.converters = tuple(map(converter, program.scalars))
         self._pieces = Pieces.of(device, sizes, capacity)
-        if self._pieces.blocks:
+        if count := self._pieces.pieces:
+            split = geometry(device)
+            if serial(device):  # a thread has several small arrays
+                count = divide_up(sum(sizes), split.piece)
+            bound = bind(program, device, capacity, self.ones, self.inplace)
+            tail = *[self._pieces.addresses(device, one) for one in outs], self._pieces.sizes
+            tables = [k for k, own in enumerate(self.inplace) if own is None and k not in self.ones]
+            leading = len(tables) + (0 if outs else len(program.outputs))
+            structs = (8 * capacity,) * leading
             with on(device):
-                self.prepared(self._ready(outs))
-
-    def _ready(self, outs: Sequence[Sequence[int]]) -> BoundLaunch:
-        program, pieces, split = self.program, self._pieces, geometry(self.device)
-        dtypes = [*program.inputs, *[node.dtype for node in program.outputs]]
-        widest = max(dtype.itemsize for k, dtype in enumerate(dtypes) if k not in self.ones)
-        common = {
-            "width": narrowed(max(1, split.access // widest), len(statements(program.outputs)[0])),
-            "streaming": False,
-            "Divisor": DIVISOR.source,
-            **pieces.variables,
-        }
-        accesses = [{"access": "one" if k in self.ones else "flat"} for k in range(len(dtypes))]
-        grid = (pieces.blocks, 1, 1)
-        work = Work(MANY, common, accesses, grid, split.block, None, ())
-        bound = MANY.bind(self.device, **variables(program, work, self.inplace))
-        tail = *[pieces.addresses(self.device, one) for one in outs], pieces.sizes
-        tables = [k for k, own in enumerate(self.inplace) if own is None and k not in self.ones]
-        leading = len(tables) + (0 if outs else len(program.outputs))
-        return BoundLaunch(bound, grid, split.block, tail, structs=(8 * pieces.capacity,) * leading)
+                self.prepared(BoundLaunch(bound, (count, 1, 1), split.block, tail, structs=structs))
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -213,3 +229,28 @@ def many(
     key = program, device, sizes, capacity, layouts, ones, inplace
     found = _plans.get(key)
     return _plans.keep(key, Many(*key)) if found is None else found
+
+
+class Batches:
+    """The launches of a program that makes one array of each, as few as can be.
+
+    Args:
+        sizes: the numbers of elements of the arrays.
+        ones: how many single elements the program takes behind the array.
+    """
+
+    def __init__(self, program: Program, device: Device, sizes: Sequence[int], ones: int = 0) -> None:
+        places = tuple(range(1, 1 + ones))
+        self._plans = [
+            (part, many(program, device, tuple(sizes[part]), capacity, (), places))
+            for part, capacity in shared_out(len(sizes), 2, ones)
+        ]
+
+    def __call__(self, given: Sequence[Array], result: Sequence[Array], *ones: Array) -> None:
+        """Write to arrays, which like ``given`` have no gaps in memory, and share none with them."""
+        for one in (*given, *result, *ones):
+            one._planned()
+        single = [one._operand for one in ones]
+        for part, plan in self._plans:
+            own = [one._operand for one in given[part]]
+            plan.write([*own, *single], (), [one._operand for one in result[part]])

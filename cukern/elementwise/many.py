@@ -17,7 +17,7 @@ from ..array.layout import Layout
 from ..cache import Cache
 from ..device import Device
 from ..kernel import plan as kernel_plan
-from ..kernel.plan import BoundLaunch, on, serial
+from ..kernel.plan import BoundLaunch, on
 from ..kernel.sizes import divide_up
 from .geometry import DIVISOR, MANY, WIDEST, Work, narrowed
 from .plan import converter, variables
@@ -169,7 +169,7 @@ class Many(kernel_plan.Plan):
         self._pieces = Pieces.of(device, sizes, capacity)
         if count := self._pieces.pieces:
             split = geometry(device)
-            if serial(device):  # a thread has several small arrays
+            if split.block == 1:  # a thread has several small arrays
                 count = divide_up(sum(sizes), split.piece)
             bound = bind(program, device, capacity, self.ones, self.inplace)
             tail = *[self._pieces.addresses(device, one) for one in outs], self._pieces.sizes

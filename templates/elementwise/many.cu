@@ -1,6 +1,6 @@
 // y[i] = f(x0[i], x1[i], ...) for many arrays in one launch: each x and y is a table of arrays, and those with one number
 // have the same size. An input that is "one" is a single element, the same for all of them.
-// Launch: a block for each piece of an array, or fewer blocks. No shared memory.
+// Launch: a block for each piece of an array; blocks of one thread may be fewer. No shared memory.
 <% from "elementwise/operands.cuh" import same with context %>
 <% include "prelude/math.cuh" %>
 <% include "lib/pieces.cuh" %>
@@ -32,18 +32,19 @@ __device__ __forceinline__ void compute(const Memory& memory, const Same& same, 
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% for x in inputs if not x.inplace %>
-    << "const %s*" % x.type if x.access == "one" else "const Table<const %s>" % x.type >> x<< x.k >>,
+    << "const %s*" % x.type if x.access == "one" else "const __grid_constant__ Table<const %s>" % x.type >> x<< x.k >>,
 <% endfor %>
 <% for type in scalars %>
     << type >> s<< loop.index0 >>,
 <% endfor %>
 <% for y in outputs %>
-    const Table< << y.type >> > y<< loop.index0 >>,
+    const __grid_constant__ Table< << y.type >> > y<< loop.index0 >>,
 <% endfor %>
-    const Sizes sizes)
+    const __grid_constant__ Sizes sizes)
 {
     const Layout layout{};
-    for (int number = (int)blockIdx.x; number < sizes.pieces; number += (int)gridDim.x) {
+    int number = (int)blockIdx.x;
+    << "for (; number < sizes.pieces; number += (int)gridDim.x)" if block == 1 >> {
         const Piece own = piece_of(number, sizes);
         const Memory memory{
 <% for x in inputs %>

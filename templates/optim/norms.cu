@@ -12,7 +12,7 @@ constexpr int vec = << vec >>;
 constexpr bool in_units = sizeof(T) == 8;
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const Table<const T> given, double* norms, int from, const Sizes sizes)
+    const __grid_constant__ Table<const T> given, double* norms, int from, const __grid_constant__ Sizes sizes)
 {
     const Piece piece = piece_of((int)blockIdx.x, sizes);
     const T* x = given.of[piece.array] + piece.start;

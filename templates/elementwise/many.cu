@@ -7,13 +7,29 @@
 <% include "elementwise/operands.cuh" %>
 constexpr int width = << width >>;
 <% set flat = inputs | selectattr("access", "equalto", "flat") | list %>
+<% macro parameters() %>
+<% for x in inputs if not x.inplace %>
+    << "const %s*" % x.type if x.access == "one" else "const __grid_constant__ Table<const %s>" % x.type >> x<< x.k >>,
+<% endfor %>
+<% for type in scalars %>
+    << type >> s<< loop.index0 >>,
+<% endfor %>
+<% for y in outputs %>
+    const __grid_constant__ Table< << y.type >> > y<< loop.index0 >>,
+<% endfor %>
+<%- endmacro %>
+<# The members of Memory at a piece. #>
+<% macro memory() %><% for x in inputs %><< "x%d" % x.k if x.access == "one" else "%s.of[own.array] + own.start" % (x.inplace or "x%d" % x.k) >>, <% endfor %><% for y in outputs %>y<< loop.index0 >>.of[own.array] + own.start, <% endfor %><% endmacro %>
 struct Layout {};
 
+__device__ __forceinline__ bool aligned(const Memory& memory) {
+    return <% for x in flat if not x.inplace %>is_aligned(memory.x<< x.k >>) && <% endfor %><% for y in outputs %>is_aligned(memory.y<< loop.index0 >>)<< " && " if not loop.last >><% endfor %>;
+}
 // N neighbouring elements.
 template <int N>
 __device__ __forceinline__ void compute(const Memory& memory, const Same& same, int first) {
 <% for x in flat %>
-    const auto x<< x.k >> = load_pack<N>(memory.x<< x.k >> + first);
+    const auto x<< x.k >> = load_pack<N>(memory.<< x.inplace or "x%d" % x.k >> + first);
 <% endfor %>
 <% for y in outputs %>
     Pack< << y.type >>, N> y<< loop.index0 >>;
@@ -30,36 +46,23 @@ __device__ __forceinline__ void compute(const Memory& memory, const Same& same, 
 <% endfor %>
 }
 
+// A piece. A function of its own leaves the host's compiler the registers that tables of addresses would take.
+__device__ << "__noinline__" if block == 1 else "__forceinline__" >> void compute_all(Memory memory, Same same, int size) {
+    const int packs = width > 1 && aligned(memory) ? size / width : 0;
+    for (int k = threadIdx.x; k < packs; k += block) compute<width>(memory, same, width * k);
+    for (int i = width * packs + threadIdx.x; i < size; i += block) compute<1>(memory, same, i);
+}
+
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-<% for x in inputs if not x.inplace %>
-    << "const %s*" % x.type if x.access == "one" else "const __grid_constant__ Table<const %s>" % x.type >> x<< x.k >>,
-<% endfor %>
-<% for type in scalars %>
-    << type >> s<< loop.index0 >>,
-<% endfor %>
-<% for y in outputs %>
-    const __grid_constant__ Table< << y.type >> > y<< loop.index0 >>,
-<% endfor %>
+<< parameters() >>
     const __grid_constant__ Sizes sizes)
 {
     const Layout layout{};
     int number = (int)blockIdx.x;
     << "for (; number < sizes.pieces; number += (int)gridDim.x)" if block == 1 >> {
         const Piece own = piece_of(number, sizes);
-        const Memory memory{
-<% for x in inputs %>
-            << "x%d" % x.k if x.access == "one" else "%s.of[own.array] + own.start" % (x.inplace or "x%d" % x.k) >>,
-<% endfor %>
-<% for y in outputs %>
-            y<< loop.index0 >>.of[own.array] + own.start,
-<% endfor %>
-            layout};
+        const Memory memory{<< memory() >>layout};
         const Same same{<< same() >>};
-        int packs = 0;
-<% if width > 1 %>
-        if (<% for x in flat if not x.inplace %>is_aligned(memory.x<< x.k >>) && <% endfor %><% for y in outputs %>is_aligned(memory.y<< loop.index0 >>)<< " && " if not loop.last >><% endfor %>) packs = own.size / width;
-        for (int k = threadIdx.x; k < packs; k += block) compute<width>(memory, same, width * k);
-<% endif %>
-        for (int i = width * packs + threadIdx.x; i < own.size; i += block) compute<1>(memory, same, i);
+        compute_all(memory, same, own.size);
     }
 }

@@ -12,10 +12,13 @@ from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+import numpy as np
+
 from ..array import Array
 from ..array.layout import Layout
 from ..cache import Cache
 from ..device import Device
+from ..device.interface import Table
 from ..kernel import plan as kernel_plan
 from ..kernel.plan import BoundLaunch, on
 from ..kernel.sizes import divide_up
@@ -67,6 +70,17 @@ def shared_out(count: int, pointers: int, others: int) -> Iterator[tuple[slice, 
         yield slice(start, min(start + capacity, count)), capacity
 
 
+class _Table(Table):
+    """Addresses in memory, whose arrays checked launches ask for."""
+
+    operands: Sequence[int] = ()
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:  # type: ignore[override]
+        """The arrays, of which whoever launches keeps the operands alive."""
+        return tuple([ctypes.cast(one, ctypes.py_object).value for one in self.operands])
+
+
 class Pieces(NamedTuple):
     """The arrays of one launch, cut into pieces.
 
@@ -96,12 +110,20 @@ class Pieces(NamedTuple):
         split = geometry(device)
         return {"capacity": capacity, "piece": split.piece, "block": split.block}
 
-    def addresses(self, device: Device, operands: Sequence[int]) -> bytes:
-        """The kernel parameter with the addresses of arrays, which are given by operands."""
+    def table(self, device: Device, operands: Sequence[int]) -> Any:
+        """The addresses of arrays, which are given by operands: a kernel parameter, or on the host an ndarray."""
         if device.addressable:
             at = ctypes.c_uint64.from_address
-            operands = [at(one + _HEADER).value for one in operands]
+            operands, given = [at(one + _HEADER).value for one in operands], operands
+            if geometry(device).block == 1:
+                table = np.array(operands, np.uint64).view(_Table)
+                table.operands = given
+                return table
         return _packer(self.capacity)(*operands, *[0] * (self.capacity - len(operands)))
+
+    def operand(self, table: Any) -> Any:
+        """What a launch takes for a table, which is to be kept as long as it runs."""
+        return table if isinstance(table, bytes) else id(table)
 
 
 @cache
@@ -144,7 +166,7 @@ class Many(kernel_plan.Plan):
         converters: see :class:`.plan.Plan`.
     """
 
-    __slots__ = ("_pieces", "converters", "inplace", "ones", "program", "sizes")
+    __slots__ = ("_kept", "_pieces", "converters", "inplace", "ones", "program", "sizes")
 
     def __init__(
         self,
@@ -172,7 +194,8 @@ class Many(kernel_plan.Plan):
             if split.block == 1:  # a thread has several small arrays
                 count = divide_up(sum(sizes), split.piece)
             bound = bind(program, device, capacity, self.ones, self.inplace)
-            tail = *[self._pieces.addresses(device, one) for one in outs], self._pieces.sizes
+            self._kept = [self._pieces.table(device, one) for one in outs]
+            tail = *self._kept, self._pieces.sizes
             tables = [k for k, own in enumerate(self.inplace) if own is None and k not in self.ones]
             leading = len(tables) + (0 if outs else len(program.outputs))
             structs = (8 * capacity,) * leading
@@ -192,7 +215,7 @@ class Many(kernel_plan.Plan):
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> list[Array]:
         """Launch and return the results, which are new arrays."""
         with on(self.device):
-            made = kernel_plan.new(self.layouts)
+            made = [Array._made(one) for one in self.layouts]
             self.write([one._operand for one in arrays], scalars, [one._operand for one in made])
         return made
 
@@ -200,15 +223,20 @@ class Many(kernel_plan.Plan):
         """Launch with operands of inputs that are no results and of results, whose memory the caller keeps."""
         if self.launch is None:
             return
-        values, at, count = list[Any](), 0, len(self.sizes)
+        tables, values, at, count = list[Any](), list[Any](), 0, len(self.sizes)
+
+        def table(own: Sequence[int]) -> Any:
+            tables.append(self._pieces.table(self.device, own))
+            return self._pieces.operand(tables[-1])
+
         for k, n in enumerate(self.counts):
             if self.inplace[k] is None:
                 own = inputs[at : at + n]
-                values.append(own[0] if k in self.ones else self._pieces.addresses(self.device, own))
+                values.append(own[0] if k in self.ones else table(own))
                 at += n
         values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
         for start in range(0, len(outs), count):
-            values.append(self._pieces.addresses(self.device, outs[start : start + count]))
+            values.append(table(outs[start : start + count]))
         with on(self.device):
             self.launch(*values)
 

@@ -154,7 +154,8 @@ class _Norm:
         """The norms of the pieces and, behind them, the factor that clips the global norm; and that."""
         sums, found = Array._made(self._sums), Array._made(self._found)
         for pieces, own, launch in self._norms:
-            launch(pieces.addresses(given[0].device, [given[i]._operand for i in own]), sums._operand)
+            table = pieces.table(given[0].device, [given[i]._operand for i in own])
+            launch(pieces.operand(table), sums._operand)
         self._root(sums._operand, found._operand, self.parts, float(max_norm))
         return sums, found
 

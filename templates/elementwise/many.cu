@@ -2,6 +2,7 @@
 // have the same size. An input that is "one" is a single element, the same for all of them.
 // Launch: a block for each piece of an array; blocks of one thread may be fewer. No shared memory.
 <% from "elementwise/operands.cuh" import same with context %>
+<% from "lib/pieces.cuh" import table with context %>
 <% include "prelude/math.cuh" %>
 <% include "lib/pieces.cuh" %>
 <% include "elementwise/operands.cuh" %>
@@ -9,17 +10,17 @@ constexpr int width = << width >>;
 <% set flat = inputs | selectattr("access", "equalto", "flat") | list %>
 <% macro parameters() %>
 <% for x in inputs if not x.inplace %>
-    << "const %s*" % x.type if x.access == "one" else "const __grid_constant__ Table<const %s>" % x.type >> x<< x.k >>,
+    << "const %s*" % x.type if x.access == "one" else table("const " ~ x.type) >> x<< x.k >>,
 <% endfor %>
 <% for type in scalars %>
     << type >> s<< loop.index0 >>,
 <% endfor %>
 <% for y in outputs %>
-    const __grid_constant__ Table< << y.type >> > y<< loop.index0 >>,
+    << table(y.type) >> y<< loop.index0 >>,
 <% endfor %>
 <%- endmacro %>
 <# The members of Memory at a piece. #>
-<% macro memory() %><% for x in inputs %><< "x%d" % x.k if x.access == "one" else "%s.of[own.array] + own.start" % (x.inplace or "x%d" % x.k) >>, <% endfor %><% for y in outputs %>y<< loop.index0 >>.of[own.array] + own.start, <% endfor %><% endmacro %>
+<% macro memory() %><% for x in inputs %><< "x%d" % x.k if x.access == "one" else "%s[own.array] + own.start" % (x.inplace or "x%d" % x.k) >>, <% endfor %><% for y in outputs %>y<< loop.index0 >>[own.array] + own.start, <% endfor %><% endmacro %>
 struct Layout {};
 
 __device__ __forceinline__ bool aligned(const Memory& memory) {
@@ -46,13 +47,6 @@ __device__ __forceinline__ void compute(const Memory& memory, const Same& same, 
 <% endfor %>
 }
 
-// A piece. A function of its own leaves the host's compiler the registers that tables of addresses would take.
-__device__ << "__noinline__" if block == 1 else "__forceinline__" >> void compute_all(Memory memory, Same same, int size) {
-    const int packs = width > 1 && aligned(memory) ? size / width : 0;
-    for (int k = threadIdx.x; k < packs; k += block) compute<width>(memory, same, width * k);
-    for (int i = width * packs + threadIdx.x; i < size; i += block) compute<1>(memory, same, i);
-}
-
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
     const __grid_constant__ Sizes sizes)
@@ -63,6 +57,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         const Piece own = piece_of(number, sizes);
         const Memory memory{<< memory() >>layout};
         const Same same{<< same() >>};
-        compute_all(memory, same, own.size);
+        const int packs = width > 1 && aligned(memory) ? own.size / width : 0;
+        for (int k = threadIdx.x; k < packs; k += block) compute<width>(memory, same, width * k);
+        for (int i = width * packs + threadIdx.x; i < own.size; i += block) compute<1>(memory, same, i);
     }
 }

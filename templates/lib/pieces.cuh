@@ -1,10 +1,13 @@
 // Up to `capacity` arrays in one launch, each cut into pieces of `piece` elements, of which a block has one.
 constexpr int block = << block >>, capacity = << capacity >>, piece_size = << piece >>;
 
-// The addresses of the arrays.
+// The addresses of the arrays, which are a parameter itself, or on the host in memory.
+<% macro table(type) %><< "const __grid_constant__ Table<%s>" % type if block > 1 else type ~ "**" >><% endmacro %>
 template <typename T>
 struct Table {
     T* of[capacity];
+
+    __device__ __forceinline__ T* operator[](int k) const { return of[k]; }
 };
 
 // `first` numbers the block that begins each array; where there is no array it is larger than any block's number.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import cukern as ck
 
@@ -110,3 +111,17 @@ def test_more_arrays_than_a_launch_takes(device: ck.Device) -> None:
     assert [len(one.outputs) for one in f.launches(xs)] == [146, 146, 8]
     for x, y in zip(xs, f(xs), strict=True):
         np.testing.assert_allclose(y.numpy(), np.exp(x.numpy()), rtol=1e-14)
+
+
+def test_checked_launches_name_the_array(device: ck.Device) -> None:
+    if device.kind != "host":
+        return
+    f = ck.jit(lambda xs: [x + 1 for x in xs])
+    xs = list(arrays("float32", 0).values())
+    text = f.launches(xs)[0].text()
+    f.replace(0, text.replace("i < own.size", "i < own.size + (own.array == 2)"), xs)
+    with (
+        ck.testing.checked(),
+        pytest.raises(ck.KernelFault, match=r"writes element 3 of y0\[2\], which has 3"),
+    ):
+        f(xs)

@@ -45,6 +45,7 @@ HERE = Path(__file__).parent
 #: The tests of the templates whose names begin so; the longest that fits.
 CHECKS = {
     "elementwise/": ["elementwise", "operands"],
+    "elementwise/many": ["jit_many", "optim_many"],
     "generate/": ["generate"],
     "generate/gated": ["quantised_products", "generate"],
     "index/gather": ["index"],
@@ -66,6 +67,7 @@ CHECKS = {
     "index/sources": ["jit_segments", "segments"],
     "lib/activation": ["nn_norm_activations"],
     "lib/": ["reduce", "spread", "nn_layer_norm", "random"],
+    "lib/pieces": ["jit_many", "optim_many"],
     "lib/place": ["index", "at"],
     "linear/": ["tensor_cores", "product_rows", "few_rows", "tma_products", "linalg"],
     "linear/product_simt": ["simt_products", "product_rows"],

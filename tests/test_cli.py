@@ -49,12 +49,12 @@ def test_info_lists_devices_compilers_versions_and_caches(
 
 
 def test_render_prints_what_is_compiled(capsys: Any) -> None:
-    arguments = ["optim/sgd.cu", "elem=bfloat16", "has_momentum=true", "nesterov=false", "block=64"]
+    arguments = ["optim/norms.cu", "elem=bfloat16", "capacity=8", "piece=4096", "block=64"]
     assert cli.main(["render", *arguments]) == 0
     out = capsys.readouterr().out
     assert "__launch_bounds__(64)" in out
     assert "using T = __nv_bfloat16;" in out
-    assert "velocity[i] = v;" in out
+    assert "block = 64, capacity = 8, piece_size = 4096;" in out
 
 
 def test_render_takes_a_file(capsys: Any, tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ def test_render_takes_a_file(capsys: Any, tmp_path: Path) -> None:
     ("arguments", "status", "message"),
     [
         (["nowhere.cu"], 1, "no template named 'nowhere.cu'"),
-        (["optim/sgd.cu", "elem=float32"], 1, "'has_momentum' is undefined"),
-        (["optim/sgd.cu", "elem"], 2, "expected var=value, got 'elem'"),
-        (["optim/sgd.cu", "elem=quad"], 2, "optim/sgd.cu: elem: 'quad' is not a dtype"),
+        (["optim/norms.cu", "elem=float32"], 1, "'capacity' is undefined"),
+        (["optim/norms.cu", "elem"], 2, "expected var=value, got 'elem'"),
+        (["optim/norms.cu", "elem=quad"], 2, "optim/norms.cu: elem: 'quad' is not a dtype"),
         ([sys.executable, "elem=float32"], 2, "codec can't decode"),
     ],
 )

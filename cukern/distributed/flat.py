@@ -10,8 +10,9 @@ from typing import Any
 from ..array import Array
 from ..array.creation import empty, zeros
 from ..device import Device
-from ..dtypes import DType
-from ..optim.multi import Copies
+from ..dtypes import DType, info
+from ..elementwise.many import Batches
+from ..shape.copy import copying
 from .group import Group
 
 #: Arrays begin at multiples of so many elements, so that kernels may read 16 bytes at once.
@@ -38,7 +39,7 @@ class Flat:
             end += -(-size // _ALIGNED) * _ALIGNED
         self.size = -(-end // (_ALIGNED * ranks)) * _ALIGNED * ranks
         #: The launches that copy the arrays.
-        self._copies: dict[tuple[Device, DType], Copies] = {}
+        self._copies: dict[tuple[Device, DType], Batches] = {}
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -76,8 +77,7 @@ class Flat:
 
     def copy(self, given: Sequence[Array], to: Sequence[Array]) -> None:
         """Copy arrays of these sizes that have no gaps in memory to others, all in few launches."""
-        key = given[0].device, given[0].dtype
-        filled = [i for i, size in enumerate(self.sizes) if size]
+        device, dtype = key = given[0].device, given[0].dtype
         if key not in self._copies:
-            self._copies[key] = Copies(*key, [self.sizes[i] for i in filled])
-        self._copies[key]([given[i] for i in filled], [to[i] for i in filled])
+            self._copies[key] = Batches(copying(info(dtype).bits), device, self.sizes)
+        self._copies[key](given, to)

@@ -18,9 +18,10 @@ FLAT = Kernel("elementwise/flat.cu", block=256)
 ROWS = Kernel("elementwise/rows.cu", block=256)
 TILES = Kernel("elementwise/tiles.cu", block=256)
 STENCIL = Kernel("elementwise/stencil.cu", block=256)
+MANY = Kernel("elementwise/many.cu", block=256)
 
 #: By which indices of 32 bits are divided.
-_DIVISOR = Declared("Divisor", n="uint32", factor="uint32", shift="uint32")
+DIVISOR = Declared("Divisor", n="uint32", factor="uint32", shift="uint32")
 
 #: Bytes of a thread's widest access.
 WIDEST = 16
@@ -259,11 +260,17 @@ def _row_width(task: Task) -> int:
     return width if all(one.aligned for one in units) and not any(n % width for n in sizes) else 1
 
 
+def narrowed(width: int, statements: int) -> int:
+    """Elements per access, of at most ``width``, for so many statements of each."""
+    while width > 1 and width * statements > _STATEMENTS:
+        width //= 2
+    return width
+
+
 def _unroll(task: Task, width: int, loads: Sequence[Operand], shape: Shape) -> tuple[int, int]:
     """Elements per pack, and packs that a thread loads at a time."""
     most = max(1, _STATEMENTS // max(1, task.statements))
-    while width > 1 and width > most:
-        width //= 2
+    width = narrowed(width, task.statements)
     stores = task.operands[task.inputs :]
     each = width * max(sum(one.size for one in side) for side in (loads, stores))
     unroll = shape.unroll * (4 if width == 1 else 1)
@@ -274,7 +281,7 @@ def _unroll(task: Task, width: int, loads: Sequence[Operand], shape: Shape) -> t
 
 
 def _divisor(n: int) -> tuple[int, int, int]:
-    """The fields of :data:`_DIVISOR`."""
+    """The fields of :data:`DIVISOR`."""
     shift = (n - 1).bit_length()
     return n, (2**32 * (2**shift - n)) // n + 1, shift
 
@@ -286,7 +293,7 @@ def _layout(task: Task, shape: Sequence[int], placed: Sequence[Operand]) -> Give
     stride = [one.steps for one in placed]
     if task.wide:
         return layout_params(by=shape, stride=stride)
-    return layout_params({"by": _DIVISOR}, by=[_divisor(n) for n in shape], stride=stride)
+    return layout_params({"by": DIVISOR}, by=[_divisor(n) for n in shape], stride=stride)
 
 
 def _common(task: Task, block: int, width: int, unroll: int, streaming: bool) -> dict[str, Any]:
@@ -296,7 +303,7 @@ def _common(task: Task, block: int, width: int, unroll: int, streaming: bool) ->
         "width": width,
         "unroll": unroll,
         "streaming": streaming,
-        "Divisor": _DIVISOR.source,
+        "Divisor": DIVISOR.source,
     }
 
 
@@ -430,7 +437,7 @@ def tiled(task: Task, table: dict[int, Tile]) -> Work | None:
     blocks = down * (down + 1) if paired else down * across * math.prod(batch)
     sizes = [across + 1 - across % 2 if paired else across, down, *batch]
     stride = [one.steps for one in task.operands if any(one.steps)]
-    walked = layout_params({"by": _DIVISOR}, by=[_divisor(n) for n in sizes], stride=stride)
+    walked = layout_params({"by": DIVISOR}, by=[_divisor(n) for n in sizes], stride=stride)
     return Work(TILES, variables, patterns, (blocks, 1, 1), tile.block, walked, (rows, columns))
 
 

@@ -25,6 +25,7 @@ from ..device.precision import get_matmul_precision, matmul_precision
 from ..kernel.plan import BoundLaunch, on
 from ..kernel.sizes import divide_up
 from . import boxes
+from .alike import Member, alike
 from .costs import stores
 from .graph import (
     Expr,
@@ -50,6 +51,7 @@ from .graph import (
     substitute,
     tracing,
 )
+from .many import Many, many, shared_out
 from .pending import Expression, Pending, expression
 from .plan import Places, Plan, make_plan, places, plan_into
 from .program import Program, compact
@@ -328,20 +330,22 @@ class Launches(trace_hooks.Trace):
         for node in [node for node, x in self._products.items() if x._storage is storage]:
             del self._products[node]
 
-    def kernel(self, nodes: Sequence[Node], shape: tuple[int, ...]) -> Kernel:
-        """The kernel of nodes of a shape."""
+    def kernel(self, nodes: Sequence[Node], shape: tuple[int, ...], by_use: bool = False) -> Kernel:
+        """The kernel of nodes of a shape; ``by_use`` as of :func:`.compact`."""
         nodes = self.reused(nodes)
         if stages := stages_of(nodes):
             self._values(stages)
             nodes = self.reused(nodes)
         with tracing(self.name, self._shapes):
-            program, inputs, scalars, views = self._compact(spread(nodes, shape))
+            program, inputs, scalars, views = self._compact(spread(nodes, shape), by_use)
         return Kernel(program, self._operands(inputs, views), [self._numbers[k] for k in scalars])
 
-    def _compact(self, nodes: Sequence[Node]) -> tuple[Program, Sequence[int], Sequence[int], list[View]]:
+    def _compact(
+        self, nodes: Sequence[Node], by_use: bool = False
+    ) -> tuple[Program, Sequence[int], Sequence[int], list[View]]:
         """The program of nodes, its inputs and scalars, and the views that the numbers after those of arrays are."""
         roots, views = read_views(nodes, len(self._shapes))
-        return *compact(_named(roots), roots), views
+        return *compact(_named(roots), roots, by_use), views
 
     def _operands(self, inputs: Iterable[int], views: Sequence[View]) -> list[Operand]:
         reads, first = [], len(self._shapes)
@@ -408,6 +412,33 @@ class Launches(trace_hooks.Trace):
         for one in some if made is not None else ():
             self._remember(one)
         return self._elementwise(some) if made is None else made
+
+    def compute_alike(self, kernels: Sequence[list[Expression]]) -> list[list[Expression]]:
+        """Compute what several kernels would by one program, by launches of many; return what is left of them."""
+        done: set[int] = set()
+        for members in alike(self, kernels):
+            program, ones = members[0].own.program, members[0].ones
+            pointers = len(program.inputs) + len(program.outputs) - len(ones)
+            others = len(ones) + len(program.scalars)
+            for piece, capacity in shared_out(len(members), pointers, others):
+                self._together(members[piece], capacity)
+            done.update(id(one) for member in members for one in member.results)
+        return [[one for one in some if id(one) not in done] for some in kernels]
+
+    def _together(self, members: Sequence[Member], capacity: int) -> None:
+        """Compute expressions by one launch of many, as it takes and returns the arrays."""
+        (_, first, own, ones), reads = members[0], list[Operand]()
+        for k in range(len(own.reads)):
+            reads += [one.own.reads[k] for one in (members[:1] if k in ones else members)]
+        results = [one.results[j] for j in range(len(first)) for one in members]
+        layouts = tuple([one.layout for one in results])
+        sizes = tuple([one.size for one in layouts[: len(members)]])
+        plan = many(own.program, layouts[0].device, sizes, capacity, layouts, ones)
+        made = self._launched(plan, Kernel(own.program, reads, own.numbers), results)
+        for one, y in zip(results, made, strict=True):
+            self._remember(one)
+            if (owner := one.owner()) is not None and expression(owner) is one:
+                deferred.settled(owner, y)
 
     def seen(self, one: Expression) -> Array:
         """The view that an expression is of another array."""
@@ -571,7 +602,7 @@ class Launches(trace_hooks.Trace):
         found = _by_user.get((plan, given))
         return _by_user.keep((plan, given), plan.by(given)) if found is None else found
 
-    def _launched(self, plan: Plan, own: Kernel, results: Sequence[Expression | None]) -> list[Array]:
+    def _launched(self, plan: Plan | Many, own: Kernel, results: Sequence[Expression | None]) -> list[Array]:
         """The new arrays of a plan, which are those of expressions where these have some."""
         plan = self._chosen(plan)
         made: list[Array] = plan.run(own.arrays, own.numbers)

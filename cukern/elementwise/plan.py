@@ -47,7 +47,7 @@ from .geometry import (
     spread,
     tiled,
 )
-from .graph import order
+from .graph import Node, order
 from .print_cxx import Statement, argument_types, compute_type, statements
 from .program import Program
 from .row import convert_scalar
@@ -92,6 +92,16 @@ class Plan(kernel_plan.Plan):
         made = super().by(ready)
         made.make = None if self.make is None else maker(made.launch, made.layouts[0])
         return made
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many arrays there are of each input."""
+        return (1,) * (len(self.operands) + len(self.program.tables))
+
+    def into(self, inplace: tuple[int | None, ...]) -> Plan:
+        """The plan that writes to arrays that are there, among them inputs: see :func:`plan_into`."""
+        own = inplace[: len(self.operands)]
+        return plan_into(self.program, self.device, self.operands, self.layouts, own)
 
     def single(self, x: Array) -> Array:
         """A faster :meth:`run` for one input and one output."""
@@ -221,7 +231,8 @@ def variables(
         totals: the outputs that are summed, and the dtype in which their sums are stored.
         along: whether they are summed along rows, and ``work`` has their places behind those of what is stored.
     """
-    body, values = statements(program.outputs)
+    loops = work.kernel is LINES and work.block == 1 and work.accesses[-1]["step"] == "unit"
+    body, values = statements(program.outputs if loops or totals else list(map(_unrounded, program.outputs)))
     first = (*program.inputs, *(node.dtype for node in program.outputs))[0]
     k = len(program.inputs)
     written = ["" if one is None else f"y{one}" for one in inplace]
@@ -244,7 +255,6 @@ def variables(
         }
         for (j, d), place in zip(totals, places, strict=True)
     ]
-    loops = work.kernel is LINES and work.block == 1 and work.accesses[-1]["step"] == "unit"
     quick = loops and _is_quick(program, body)
     masks = loops and _is_masks(program, body)
     alike = {*program.inputs, *(node.dtype for node in program.outputs)}
@@ -265,6 +275,12 @@ def variables(
         **work.variables,
         "Layout": "" if work.layout is None else work.layout.source(work.variables),
     }
+
+
+def _unrounded(node: Node) -> Node:
+    """What is stored for a node: a store to a half type rounds what it is the cast of."""
+    row = dtypes.info(node.dtype)
+    return node.args[0] if node.kind == "cast" and row.narrow and node.args[0].dtype == row.acc else node
 
 
 def _is_quick(program: Program, body: Sequence[Statement]) -> bool:

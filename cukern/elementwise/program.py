@@ -309,20 +309,24 @@ def onto(backward: Derivative, which: tuple[int, ...]) -> Derivative:
     return backward._replace(program=program(f"{own.name}_onto", outputs, inputs, own.scalars))
 
 
-def compact(name: str, roots: Sequence[Node]) -> tuple[Program, tuple[int, ...], tuple[int, ...]]:
+def compact(
+    name: str, roots: Sequence[Node], by_use: bool = False
+) -> tuple[Program, tuple[int, ...], tuple[int, ...]]:
     """The program of the roots that takes only the inputs, tables and scalars that they read.
+
+    Args:
+        by_use: whether it takes them in the order in which they occur, else in that of their numbers.
 
     Returns:
         The program, and the former indices of its inputs, followed by those of its tables, and of its scalars.
     """
-    leaves = [node for node in order(roots) if not node.args]
-    inputs, tables, scalars = (
-        sorted((n for n in leaves if n.kind == kind), key=lambda n: int(n.value))
-        for kind in ("input", "table", "scalar")
-    )
+    kinds = "input", "table", "scalar"
+    leaves = [node for node in order(roots) if node.kind in kinds]
+    leaves = leaves if by_use else sorted(leaves, key=lambda n: int(n.value))
+    inputs, tables, scalars = ([n for n in leaves if n.kind == kind] for kind in kinds)
     renamed = {node: input_node(i, node.dtype) for i, node in enumerate(inputs)}
     renamed |= {node: table_node(i, node.dtype) for i, node in enumerate(tables)}
     renamed |= {node: scalar_node(i, node.dtype, node.weak) for i, node in enumerate(scalars, len(tables))}
-    kinds = [[node.dtype for node in some] for some in (inputs, scalars, tables)]
-    result = program(name, substitute(roots, renamed), *kinds)
+    taken = [[node.dtype for node in some] for some in (inputs, scalars, tables)]
+    result = program(name, substitute(roots, renamed), *taken)
     return result, tuple(int(n.value) for n in (*inputs, *tables)), tuple(int(n.value) for n in scalars)

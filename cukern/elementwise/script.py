@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from .. import pytree
 from ..array import Array
@@ -16,8 +17,11 @@ from ..array.layout import Layout, address
 from ..cache import Is
 from ..kernel.plan import on
 from .graph import View
+from .many import Many
 from .operands import view
-from .plan import Plan, plan_into
+from .plan import Plan
+
+_T = TypeVar("_T")
 
 
 class Read(NamedTuple):
@@ -52,7 +56,7 @@ class Read(NamedTuple):
 class Launch(NamedTuple):
     """A kernel that makes new arrays."""
 
-    plan: Plan
+    plan: Plan | Many
     reads: tuple[Read, ...]
     numbers: tuple[Any, ...]
     slots: tuple[int, ...]
@@ -108,7 +112,7 @@ class InPlace(NamedTuple):
 
     Attributes:
         step: what does so with new memory.
-        outputs: for each of its reads the number of the result that is written there, or None, as for all tables.
+        outputs: for each input of its plan the number of the output that is written there, or None, as for all tables.
     """
 
     step: Launch
@@ -117,39 +121,54 @@ class InPlace(NamedTuple):
     @classmethod
     def of(cls, step: Step, free: Collection[int]) -> InPlace | None:
         """The step by a kernel that writes to arrays in ``free`` slots; None if none has the place of a result."""
-        if not isinstance(step, Launch) or type(step.plan) is not Plan:
+        if not isinstance(step, Launch) or type(step.plan) not in (Plan, Many):
             return None
-        left = list(range(len(step.slots)))
+        layouts, often = step.plan.layouts, Counter([one.slot for one in step.reads])
+        left = list(range(len(step.plan.program.outputs)))
         outputs: list[int | None] = []
-        read = [one.slot for one in step.reads]
-        for one in step.reads[: len(step.plan.operands)]:
-            fits = one.view is None and one.slot in free and read.count(one.slot) == 1
-            place = next((k for k in left if fits and step.plan.layouts[k] is one.layout), None)
+        inputs = len(step.plan.program.inputs)
+        for i, reads in enumerate(_by_inputs(step.plan, step.reads)):
+            fits = all(one.view is None and one.slot in free and often[one.slot] == 1 for one in reads)
+            own = [one.layout for one in reads] if fits and i < inputs else []
+            place = next((k for k in left if own and list(_outputs(step.plan, layouts, k)) == own), None)
             outputs.append(place)
             left = [k for k in left if k != place]
-        if outputs.count(None) == len(outputs):
-            return None
-        return cls(step, (*outputs, *[None] * (len(step.reads) - len(outputs))))
+        return None if outputs.count(None) == len(outputs) else cls(step, tuple(outputs))
 
     def run(self, values: list[Any]) -> None:
         """Launch; where others have the memory too, with new one."""
         step, plan = self.step, self.step.plan
-        arrays = [one.of(values) for one in step.reads]
+        arrays = list(_by_inputs(plan, [one.of(values) for one in step.reads]))
         places = [
-            k if k is not None and alone(x) else None for k, x in zip(self.outputs, arrays, strict=True)
+            k if k is not None and all(map(alone, own)) else None
+            for k, own in zip(self.outputs, arrays, strict=True)
         ]
-        kept = {k: x for k, x in zip(places, arrays, strict=True) if k is not None}
+        kept = {k: own for k, own in zip(places, arrays, strict=True) if k is not None}
         if not kept:
             step.run(values)
             return
-        inplace = places[: len(plan.operands)]
-        into = plan_into(plan.program, plan.device, plan.operands, plan.layouts, inplace)
+        outs: list[Array] = []
         with on(plan.device):
-            outs = [kept[k] if k in kept else Array._made(one) for k, one in enumerate(plan.layouts)]
-        apart = [x._operand for k, x in zip(places, arrays, strict=True) if k is None]
-        into.write(apart, step.numbers, [x._operand for x in outs])
+            for k in range(len(plan.program.outputs)):
+                outs += kept[k] if k in kept else map(Array._made, _outputs(plan, plan.layouts, k))
+        apart = [x._operand for k, own in zip(places, arrays, strict=True) if k is None for x in own]
+        plan.into(tuple(places)).write(apart, step.numbers, [x._operand for x in outs])
         for slot, made in zip(step.slots, outs, strict=True):
             values[slot] = made
+
+
+def _by_inputs(plan: Plan | Many, reads: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """What belongs to each input of a plan."""
+    at = 0
+    for n in plan.counts:
+        yield reads[at : at + n]
+        at += n
+
+
+def _outputs(plan: Plan | Many, results: Sequence[_T], k: int) -> Sequence[_T]:
+    """What belongs to an output of a plan."""
+    count = len(results) // len(plan.program.outputs)
+    return results[k * count : (k + 1) * count]
 
 
 class New(NamedTuple):
@@ -436,8 +455,8 @@ class Replay:
                 holders.setdefault(at, {at}).add(step.slot)
             elif not isinstance(step, Into):
                 if isinstance(step, InPlace):
-                    reads = zip(step.step.reads, step.outputs, strict=True)
-                    end([read.slot for read, k in reads if k is not None])
+                    own = zip(_by_inputs(step.step.plan, step.step.reads), step.outputs, strict=True)
+                    end([read.slot for reads, k in own if k is not None for read in reads])
                 for slot, one in zip(_written_by(step), _layouts_of(step), strict=True):
                     size[slot], holders[slot] = one.nbytes, {slot}
                     now += one.nbytes

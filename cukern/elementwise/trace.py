@@ -187,6 +187,7 @@ class Trace(Launches):
             key: Any = (one.layout.device, one.layout.shape)
             key = (one.layout.device, rows) if rows is not None else whole.get(key, key)
             groups.setdefault(key, []).append(one)
+        kernels: list[list[Expression]] = []
         for group in groups.values():
             while group:
                 some: list[Expression] = []
@@ -199,7 +200,9 @@ class Trace(Launches):
                     some.append(one)
                     read = more
                 group = [one for one in group if one not in some]
-                self._settle_each(some)
+                kernels.append(some)
+        for some in self.compute_alike(kernels):
+            self._settle_each(some)
         for one in waiting:
             if one.base is not None and (x := one.owner()) is not None and type(x) is Pending:
                 settled(x, one())

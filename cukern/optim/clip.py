@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, partial, reduce
+from functools import cache, lru_cache, partial, reduce
 from typing import Any
 
 from .. import dtypes, pytree
@@ -12,15 +12,16 @@ from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
 from ..dtypes import DType, promote
+from ..elementwise.graph import Expr, input_node, tracing
+from ..elementwise.many import Batches, Pieces, geometry, shared_out
+from ..elementwise.program import Program, program
 from ..kernel import Kernel
 from ..kernel.plan import on, serial, threads
 from ..linalg import vector_norm
 from .groups import is_floating
-from .multi import Batch, batches
 
 _NORMS = Kernel("optim/norms.cu", block=256, name="norms")
 _NORM = Kernel("optim/norm.cu", block=256, name="norm")
-_SCALE = Kernel("optim/scale.cu", block=256, name="scale")
 #: Parallel partial sums on the host: the lanes of a vector.
 _HOST_SUMS = 16
 
@@ -106,18 +107,22 @@ def _planned(arrays: Sequence[Array]) -> tuple[list[Array], tuple[Layout, ...]]:
     return given, tuple([one._planned() for one in given])
 
 
-def _batches(layouts: Sequence[Layout], pointers: int) -> list[tuple[Batch, tuple[int, ...]]]:
-    """The launches for arrays of these layouts, and the indices of the arrays of each."""
-    by_dtype: dict[DType, list[int]] = {}
+def _by_dtype(layouts: Sequence[Layout]) -> dict[DType, list[int]]:
+    """The indices of the arrays of each dtype."""
+    found: dict[DType, list[int]] = {}
     for i, layout in enumerate(layouts):
-        if layout.size:
-            by_dtype.setdefault(layout.dtype, []).append(i)
-    found: list[tuple[Batch, tuple[int, ...]]] = []
-    for dtype, indices in by_dtype.items():
-        sizes = [layouts[i].size for i in indices]
-        for batch in batches(layouts[0].device, dtype, dtype, sizes, pointers):
-            found.append((batch, tuple(indices[k] for k in batch.members)))
+        found.setdefault(layout.dtype, []).append(i)
     return found
+
+
+@cache
+def _multiple(dtype: DType) -> Program:
+    """The multiple of an array by a float64 number, rounded."""
+    acc = dtypes.info(dtype).acc
+    with tracing("scale"):
+        x, factor = Expr(input_node(0, dtype)), Expr(input_node(1, dtypes.float64))
+        y = (x.astype(acc) * factor.astype(acc)).astype(dtype)
+    return program("scale", [y.node], [dtype, dtypes.float64])
 
 
 class _Norm:
@@ -128,11 +133,19 @@ class _Norm:
         wide = reduce(promote, [dtypes.info(layout.dtype).acc for layout in layouts])
         root: dict[str, Any] = {"elem": wide, "block": threads(device, 1024)}
         device.backend.ahead(partial(_NORM.bind, device, **root))
-        self._norms: list[tuple[Batch, tuple[int, ...], Any]] = []
-        sums = {"vec": _HOST_SUMS} if serial(device) else {}
-        for batch, own in _batches(layouts, 1):
-            self._norms.append((batch, own, batch.prepare(_NORMS, device, [self.parts], 1, **sums)))
-            self.parts += batch.blocks
+        self._norms: list[tuple[Pieces, list[int], Any]] = []
+        for dtype, indices in _by_dtype(layouts).items():
+            vec = _HOST_SUMS if serial(device) else geometry(device).access // dtype.itemsize
+            for part, capacity in shared_out(len(indices), 1, 2):
+                own = indices[part]
+                pieces = Pieces.of(device, [layouts[i].size for i in own], capacity)
+                variables = Pieces.variables(device, capacity)
+                bound = _NORMS.bind(device, elem=dtype, vec=vec, **variables)
+                grid, tail = (pieces.pieces, 1, 1), (self.parts, pieces.sizes)
+                launch = bound.function.prepare(grid, (bound.block[0], 1, 1), 0, tail, (8 * capacity,))
+                if pieces.pieces:
+                    self._norms.append((pieces, own, launch))
+                self.parts += pieces.pieces
         self._sums = fresh_layout(device, dtypes.float64, (self.parts + 1,))
         self._found = fresh_layout(device, wide, ())
         self._root = _NORM.bind(device, **root).function.prepare((1, 1, 1), (root["block"], 1, 1), 0, ())
@@ -140,8 +153,9 @@ class _Norm:
     def __call__(self, given: Sequence[Array], max_norm: float) -> tuple[Array, Array]:
         """The norms of the pieces and, behind them, the factor that clips the global norm; and that."""
         sums, found = Array._made(self._sums), Array._made(self._found)
-        for batch, own, launch in self._norms:
-            launch(batch.addresses([given[i] for i in own]), sums._operand)
+        for pieces, own, launch in self._norms:
+            table = pieces.table(given[0].device, [given[i]._operand for i in own])
+            launch(pieces.operand(table), sums._operand)
         self._root(sums._operand, found._operand, self.parts, float(max_norm))
         return sums, found
 
@@ -155,17 +169,18 @@ class _Scaling:
             fresh_layout(device, one.dtype, one.shape, None if one.contiguous else one.order)
             for one in layouts
         ]
+        self._at = at
         self._scales = [
-            (batch, own, batch.prepare(_SCALE, device, [at], 2)) for batch, own in _batches(layouts, 2)
+            (own, Batches(_multiple(dtype), device, [layouts[i].size for i in own], 1))
+            for dtype, own in _by_dtype(layouts).items()
         ]
 
     def __call__(self, given: Sequence[Array], numbers: Array) -> list[Array]:
         """The multiples of ``given``."""
         result = [Array._made(layout) for layout in self._layouts]
-        numbers._planned()
-        for batch, own, launch in self._scales:
-            of_given, of_result = ([side[i] for i in own] for side in (given, result))
-            launch(batch.addresses(of_given), batch.addresses(of_result), numbers._operand)
+        factor = Array._wrap(numbers._data.reshape(-1)[self._at :], numbers.device)
+        for own, scale in self._scales:
+            scale([given[i] for i in own], [result[i] for i in own], factor)
         return result
 
 

@@ -18,7 +18,6 @@ from ..array.creation import asarray, zeros
 from ..array.layout import Layout
 from ..cache import Cache
 from ..device import capture_hooks
-from ..kernel import Kernel
 from ..namespace.hints import OPTIMIZER, hinting
 from ..nn.module import Module, Parameter
 from ..shape.copy import laid_out
@@ -32,7 +31,7 @@ _CAPACITY = 16
 
 
 class Optimizer:
-    """Base class of optimizers. A subclass defines its options, its state for each parameter, and a kernel.
+    """Base class of optimizers. A subclass defines its options, its state for each parameter, and a formula.
 
     Args:
         parameters: a Module, a pytree of arrays (dicts, lists and so on), pairs of names and arrays, or groups: a
@@ -58,8 +57,8 @@ class Optimizer:
     """
 
     lr: float | Schedule
-    #: The kernel of a step.
-    _kernel: ClassVar[Kernel]
+    #: The name of a step's kernel.
+    _name: ClassVar[str]
     #: For each option, a function that takes its name and value and returns the checked value.
     _checks: ClassVar[Mapping[str, Callable[[str, Any], Any]]]
     #: The parts of parameters, by index: a step updates one part after another. Those that are not here are in part 0.
@@ -170,7 +169,7 @@ class Optimizer:
             )
         except AttributeError:  # a gradient is not an array
             layouts = ()
-        key = (layouts, *[tuple(self._variables(one).values()) for one in options])
+        key = (layouts, *[self._choices(one) for one in options])
         result = self._steps.get(key)
         if result is None or not result.in_step(self._updates):
             self._check_gradients(leaves)
@@ -185,20 +184,31 @@ class Optimizer:
     def _check_together(self, options: Mapping[str, Any]) -> None:
         """Refuse options that do not fit together."""
 
-    def _variables(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The kernel's template variables for these options."""
-        return {}
+    @staticmethod
+    def _updated(x: Any, gradient: Any, state: dict[str, Any], *numbers: Any) -> Any:
+        """The new parameter, as the symbol of one element; that of its state replaces the old one.
+
+        Args:
+            x: the parameter, like the others in its accumulator dtype.
+            state: by the names of :meth:`_slots`.
+            numbers: those of :meth:`_changing` and :meth:`_fixed`, then :meth:`_choices`.
+        """
+        raise NotImplementedError
+
+    def _choices(self, options: Mapping[str, Any]) -> tuple[Any, ...]:
+        """What of these options decides on the formula, besides the names of the state arrays."""
+        return ()
 
     def _slots(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         """The names of the state arrays of each parameter, which have its shape and its accumulator dtype."""
         return ()
 
     def _changing(self, options: Mapping[str, Any], lr: float, updates: int) -> list[float]:
-        """The kernel's numbers that change between steps, for parameters with this number of updates."""
+        """The formula's numbers that change between steps, for parameters with this number of updates."""
         return [lr]
 
     def _fixed(self, options: Mapping[str, Any]) -> list[float]:
-        """The kernel's constant numbers."""
+        """The formula's constant numbers."""
         raise NotImplementedError
 
     def _count(self, updated: Iterable[int]) -> None:

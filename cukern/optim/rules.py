@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ..kernel import Kernel
+from .. import namespace as ops
+from ..elementwise.custom import CustomElementwise
+from ..elementwise.row import FLOAT
 from .optimizer import Optimizer, Parameters, check, flag, rate, share
 from .schedules import Schedule
+
+_fma = CustomElementwise("fma", "fma(x, y, z)", FLOAT, "xxx->x", public=False)
 
 
 class SGD(Optimizer):
@@ -34,7 +38,7 @@ class SGD(Optimizer):
     [0.5, -1.0]
     """
 
-    _kernel: ClassVar[Kernel] = Kernel("optim/sgd.cu", block=256, name="sgd")
+    _name = "sgd"
     _checks: ClassVar[Mapping[str, Any]] = {
         "lr": rate,
         "momentum": share,
@@ -63,8 +67,18 @@ class SGD(Optimizer):
         if options["nesterov"] and not options["momentum"]:
             raise ValueError("nesterov: expected a momentum above 0 with it, got 0")
 
-    def _variables(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        return {"has_momentum": bool(options["momentum"]), "nesterov": options["nesterov"]}
+    @staticmethod
+    def _updated(
+        x: Any, gradient: Any, state: dict[str, Any], lr: Any, momentum: Any, decay: Any, nesterov: bool
+    ) -> Any:
+        step = gradient + decay * x
+        if "velocity" in state:
+            velocity = state["velocity"] = momentum * state["velocity"] + step
+            step = step + momentum * velocity if nesterov else velocity
+        return x - lr * step
+
+    def _choices(self, options: Mapping[str, Any]) -> tuple[Any, ...]:
+        return (options["nesterov"],)
 
     def _slots(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         return ("velocity",) if options["momentum"] else ()
@@ -99,7 +113,7 @@ class RMSprop(Optimizer):
     [0.5, -1.5]
     """
 
-    _kernel: ClassVar[Kernel] = Kernel("optim/rmsprop.cu", block=256, name="rmsprop")
+    _name = "rmsprop"
     _checks: ClassVar[Mapping[str, Any]] = {
         "lr": rate,
         "alpha": share,
@@ -129,8 +143,23 @@ class RMSprop(Optimizer):
         numbers = {"alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
         super().__init__(parameters, masters, lr=lr, **numbers, centered=centered)
 
-    def _variables(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        return {"has_momentum": bool(options["momentum"]), "centered": options["centered"]}
+    @staticmethod
+    def _updated(
+        x: Any, gradient: Any, state: dict[str, Any], lr: Any, rate: Any, eps: Any, momentum: Any, decay: Any
+    ) -> Any:
+        # fma by name: what a compiler may fuse as it likes, it fuses in one variant of the kernel and not in another.
+        gradient = _fma(decay, x, gradient)
+        square = state["square"]
+        square = state["square"] = _fma(rate, _fma(gradient, gradient, -square), square)
+        if "mean" in state:
+            mean = state["mean"] = _fma(rate, gradient - state["mean"], state["mean"])
+            square = ops.maximum(
+                _fma(-mean, mean, square), 0
+            )  # the variance, which rounding may take below 0
+        step = gradient / (ops.sqrt(square) + eps)
+        if "velocity" in state:
+            step = state["velocity"] = _fma(momentum, state["velocity"], step)
+        return _fma(-lr, step, x)
 
     def _slots(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         more = ("mean",) * bool(options["centered"]) + ("velocity",) * bool(options["momentum"])
@@ -169,7 +198,7 @@ class Adam(Optimizer):
     [0.75, -1.75]
     """
 
-    _kernel: ClassVar[Kernel] = Kernel("optim/adam.cu", block=256, name="adam")
+    _name = "adam"
     _checks: ClassVar[Mapping[str, Any]] = {"lr": rate, "betas": _betas, "eps": check, "weight_decay": check}
     _decoupled: ClassVar[bool] = False
     betas: tuple[float, float]
@@ -188,8 +217,31 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(parameters, masters, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
-    def _variables(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        return {"decoupled": self._decoupled}
+    @staticmethod
+    def _updated(
+        x: Any,
+        gradient: Any,
+        state: dict[str, Any],
+        lr: Any,
+        unbias_mean: Any,
+        unbias_square: Any,
+        mean_rate: Any,
+        square_rate: Any,
+        eps: Any,
+        decay: Any,
+        decoupled: bool,
+    ) -> Any:
+        if decoupled:
+            x = x - lr * decay * x
+        else:
+            gradient = gradient + decay * x
+        mean, square = state["mean"], state["square"]
+        state["mean"] = mean = mean + mean_rate * (gradient - mean)
+        state["square"] = square = square + square_rate * (gradient * gradient - square)
+        return x - lr * (mean * unbias_mean) / (ops.sqrt(square * unbias_square) + eps)
+
+    def _choices(self, options: Mapping[str, Any]) -> tuple[Any, ...]:
+        return (self._decoupled,)
 
     def _slots(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         return "mean", "square"
@@ -197,6 +249,7 @@ class Adam(Optimizer):
     def _changing(self, options: Mapping[str, Any], lr: float, updates: int) -> list[float]:
         return [lr, *(1.0 / (1.0 - beta**updates) for beta in options["betas"])]
 
+    # The rates are 1 - beta, and 1 / (1 - beta ** t): computed here in double, as float would lose digits to 1.
     def _fixed(self, options: Mapping[str, Any]) -> list[float]:
         one, two = options["betas"]
         return [1.0 - one, 1.0 - two, options["eps"], options["weight_decay"]]

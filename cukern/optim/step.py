@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import dtypes
+from .. import namespace as ops
 from ..array import Array
 from ..array.deferred import about_to_write, traced_threads
 from ..array.layout import Layout, address
 from ..device import capture_hooks
-from ..kernel.plan import on
+from ..elementwise.graph import Expr, cast, input_node, scalar_node, tracing
+from ..elementwise.many import Many, bind, shared_out
+from ..elementwise.program import Program, program
 from ..shape.copy import contiguous
-from .multi import Batch, batches
 
 if TYPE_CHECKING:
     from .optimizer import Optimizer
+
+#: The most numbers that an update takes.
+_NUMBERS = 16
 
 
 class Step:
@@ -53,13 +58,11 @@ class Step:
             kind = parameter.device, parameter.dtype, _known(layouts[i]).dtype
             of = optimizer._part_of.get(i, 0), group_of[i], optimizer._updates[i], slots[i]
             kinds.setdefault((*of, *kind), []).append(i)
-        for (part, group, _, names, device, dtype, given), indices in kinds.items():
-            sizes = [optimizer.parameters[i].size for i in indices]
-            for batch in batches(device, dtype, dtypes.info(dtype).acc, sizes, 2 + len(names)):
-                own = tuple(indices[k] for k in batch.members)
-                self._launches.append(_Launch(optimizer, part, group, own, names, given, batch))
+        for (part, group, _, names, _, _, given), indices in kinds.items():
+            for own, capacity in shared_out(len(indices), 2 + len(names), _NUMBERS):
+                self._launches.append(_Launch(optimizer, part, group, indices[own], names, given, capacity))
         self._launches.sort(key=lambda launch: launch.part)
-        self._name = optimizer._kernel.name
+        self._name = optimizer._name
 
     def in_step(self, updates: Sequence[int]) -> bool:
         """Whether all parameters of each launch have the same number of updates."""
@@ -111,71 +114,122 @@ class _Launch:
         optimizer: Optimizer,
         part: int,
         group: int,
-        indices: tuple[int, ...],
+        indices: Sequence[int],
         slots: tuple[str, ...],
         given: dtypes.DType,
-        batch: Batch,
+        capacity: int,
     ) -> None:
         self.part, self.group = part, group
-        self._indices = indices
-        self._slots = slots
-        self._batch = batch
+        self._indices, self._slots = tuple(indices), slots
+        self._given, self._capacity = given, capacity
         first = optimizer.parameters[indices[0]]
-        self._device, self._acc = first.device, dtypes.info(first.dtype).acc
-        self._variables = _variables(given, slots)
-        #: The prepared launches, by whether the changing numbers are read from memory.
-        self._prepared: dict[bool, Any] = {}
+        self._device, self._dtype = first.device, first.dtype
+        #: The plans, by whether the changing numbers are read from memory.
+        self._plans: dict[bool, Many] = {}
 
     def in_step(self, updates: Sequence[int]) -> bool:
         counts = [updates[i] for i in self._indices]
         return counts.count(counts[0]) == len(counts)
 
     def run(self, optimizer: Optimizer, gradients: Sequence[Any], options: Mapping[str, Any]) -> None:
-        memory = capture_hooks.numbers(self._acc, partial(self._changing, optimizer))
-        launch = self._prepared.get(memory is not None)
-        if launch is None:
-            launch = self._prepared[memory is not None] = self._prepare(
-                optimizer, memory is not None, options
-            )
-        given = self._batch.addresses([gradients[i] for i in self._indices])
-        numbers = self._changing(optimizer, options) if memory is None else [_operand(memory)]
-        with on(self._device):
-            launch(given, *numbers, *optimizer._fixed(options))
+        memory = capture_hooks.numbers(dtypes.info(self._dtype).acc, partial(self._changing, optimizer))
+        plan = self._plans.get(memory is not None)
+        if plan is None:
+            plan = self._plans[memory is not None] = self._planned(optimizer, memory is not None, options)
+        numbers = self._changing(optimizer, options) if memory is None else []
+        ones = [] if memory is None else [Array._wrap(one, self._device) for one in _elements(memory)]
+        given = [gradients[i] for i in self._indices]
+        for one in ones:
+            one._planned()
+        plan.write([one._operand for one in (*given, *ones)], [*numbers, *optimizer._fixed(options)], ())
 
     def _changing(self, optimizer: Optimizer, options: Mapping[str, Any] | None = None) -> list[Any]:
         """The numbers that change between steps, for ``options`` or the present options."""
         own = optimizer._options(optimizer.groups[self.group]) if options is None else options
         return optimizer._changing(own, optimizer._rates[self.group], optimizer._updates[self._indices[0]])
 
-    def _prepare(self, optimizer: Optimizer, in_memory: bool, options: Mapping[str, Any]) -> Any:
+    def _planned(self, optimizer: Optimizer, in_memory: bool, options: Mapping[str, Any]) -> Many:
         kept = [[optimizer.parameters[i] for i in self._indices]]
         kept += [[optimizer._state[i][slot] for i in self._indices] for slot in self._slots]
         for arrays in kept:
             for one in arrays:
                 one._planned()
-        table = b"".join(map(self._batch.addresses, kept))
-        variables = {**self._variables, **optimizer._variables(options), "live": in_memory}
-        return self._batch.prepare(optimizer._kernel, self._device, [table], 1, **variables)
+        outs = [[one._operand for one in arrays] for arrays in kept]
+        update = _update(optimizer, options, self._slots, self._dtype, self._given, in_memory)
+        sizes = [optimizer.parameters[i].size for i in self._indices]
+        return Many(
+            update.program, self._device, sizes, self._capacity, (), update.ones, update.inplace, outs
+        )
 
 
-def _variables(given: dtypes.DType, slots: Sequence[str]) -> dict[str, Any]:
-    return {"given": dtypes.info(given).cxx, "masters": "master" in slots}
+def _elements(x: Array) -> list[Any]:
+    """The elements of a vector, each as an ndarray in its memory."""
+    return [x._data[i : i + 1] for i in range(x.size)]
+
+
+class _Update(NamedTuple):
+    """A program that computes parameters and their state from gradients and from them, see :class:`.many.Many`."""
+
+    program: Program
+    ones: tuple[int, ...]
+    inplace: tuple[int | None, ...]
+
+
+def _update(
+    optimizer: Optimizer,
+    options: Mapping[str, Any],
+    slots: tuple[str, ...],
+    dtype: dtypes.DType,
+    given: dtypes.DType,
+    in_memory: bool,
+) -> _Update:
+    """The update of parameters; ``in_memory`` says that what changes from step to step is read from memory."""
+    # How many numbers there are does not depend on what they are.
+    changing, fixed = len(optimizer._changing(options, 0.0, 1)), len(optimizer._fixed(options))
+    ones = changing if in_memory else 0
+    kinds = optimizer._name, optimizer._updated, optimizer._choices(options), slots, dtype, given
+    return _formed(*kinds, ones, changing + fixed)
+
+
+@cache
+def _formed(
+    name: str,
+    formula: Callable[..., Any],
+    choices: tuple[Any, ...],
+    slots: tuple[str, ...],
+    dtype: dtypes.DType,
+    given: dtypes.DType,
+    ones: int,
+    count: int,
+) -> _Update:
+    """The update by a rule; of its ``count`` numbers the first ``ones`` are read from memory."""
+    acc = dtypes.info(dtype).acc
+    inputs = [given, *[acc] * ones, dtype, *[acc] * len(slots)]
+    scalars = [acc] * (count - ones)
+    with tracing(name):
+        gradient, *read = [Expr(cast(input_node(k, one), acc)) for k, one in enumerate(inputs)]
+        numbers = [*read[:ones], *[Expr(scalar_node(k, one)) for k, one in enumerate(scalars)]]
+        x, state = read[ones], dict(zip(slots, read[ones + 1 :], strict=True))
+        master = state.pop("master", None)
+        if master is not None:
+            # One that the parameter is not the rounding of is out of date: something else has written the parameter.
+            x = ops.where(master.astype(dtype).astype(acc) == x, master, x)
+        x = formula(x, gradient, state, *numbers, *choices)
+        results = [x.astype(dtype), *state.values(), *([] if master is None else [x])]
+    made = program(name, [one.node for one in results], inputs, scalars)
+    return _Update(made, tuple(range(1, 1 + ones)), (*[None] * (1 + ones), *range(len(results))))
 
 
 def expect(
-    optimizer: Optimizer, options: Mapping[str, Any], members: Sequence[int], slots: Sequence[str]
+    optimizer: Optimizer, options: Mapping[str, Any], members: Sequence[int], slots: tuple[str, ...]
 ) -> None:
     """Compile the kernel that will update these parameters, all of one dtype, device and group."""
     first = optimizer.parameters[members[0]]
-    sizes = [optimizer.parameters[i].size for i in members]
-    batch = batches(first.device, first.dtype, dtypes.info(first.dtype).acc, sizes, 2 + len(slots))[0]
-    variables = {**_variables(first.dtype, slots), **optimizer._variables(options), "live": False}
-    first.device.backend.ahead(partial(optimizer._kernel.bind, first.device, **batch.variables, **variables))
-
-
-def _operand(array: Array) -> Any:
-    array._planned()
-    return array._operand
+    update = _update(optimizer, options, slots, first.dtype, first.dtype, False)
+    _, capacity = next(shared_out(len(members), 2 + len(slots), _NUMBERS))
+    first.device.backend.ahead(
+        partial(bind, update.program, first.device, capacity, update.ones, update.inplace)
+    )
 
 
 def _known(layout: Layout | None) -> Layout:

@@ -36,7 +36,8 @@ _BLOCKS = 1024
 
 
 @cache
-def _copy(bits: DType) -> Program:
+def copying(bits: DType) -> Program:
+    """The program that copies elements of this dtype, as which those of others are to be seen."""
     return program("copy", (input_node(0, bits),), (bits,))
 
 
@@ -62,7 +63,7 @@ def in_order(device: Device, data: Any) -> Any:
     if data.size < LARGE and _WRITE(device, result, ..., data):
         return result
     bits = dtypes.info(data.dtype).bits
-    run_into(_copy(bits), device, (data.view(bits),), (), (result.view(bits),))
+    run_into(copying(bits), device, (data.view(bits),), (), (result.view(bits),))
     return result
 
 
@@ -135,7 +136,7 @@ def write(device: Device, target: Any, source: Any) -> None:
         run_into(_cast(source.dtype, target.dtype), device, (source,), (), (target,))
     elif source.size >= LARGE or not _WRITE(device, target, ..., source):
         bits = dtypes.info(source.dtype).bits
-        run_into(_copy(bits), device, (source.view(bits),), (), (target.view(bits),))
+        run_into(copying(bits), device, (source.view(bits),), (), (target.view(bits),))
 
 
 def copier(source: Layout, target: Layout) -> Prepared | None:
@@ -145,7 +146,7 @@ def copier(source: Layout, target: Layout) -> Prepared | None:
         source, target = (
             layout(one.device, bits, one.shape, one.strides, one.aligned) for one in (source, target)
         )
-        used = _copy(bits)
+        used = copying(bits)
     else:
         used = _cast(source.dtype, target.dtype)
     return make_plan(used, source.device, [source], [target]).launch

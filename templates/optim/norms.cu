@@ -2,19 +2,21 @@
 // Launch: a block for each piece of an array. Shared memory: the sums of a block's warps.
 <% set threads, cluster = block, 1 %>
 <% include "prelude/reduce.cuh" %>
-<% include "optim/pieces.cuh" %>
+<% include "prelude/packs.cuh" %>
+using T = << elem >>;
+using acc = << acc >>;
+constexpr int vec = << vec >>;
+<% from "lib/pieces.cuh" import table with context %>
+<% include "lib/pieces.cuh" %>
 <% include "optim/unit.cuh" %>
-struct Given {
-    const T* of[capacity];
-};
 // Squares of doubles alone may be larger or smaller than any double.
 constexpr bool in_units = sizeof(T) == 8;
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const Given given, double* norms, int from, const Sizes sizes)
+    << table("const T") >> given, double* norms, int from, const __grid_constant__ Sizes sizes)
 {
-    const Piece piece = own_piece(sizes);
-    const T* x = given.of[piece.array] + piece.start;
+    const Piece piece = piece_of((int)blockIdx.x, sizes);
+    const T* x = given[piece.array] + piece.start;
     const int packs = is_aligned(x) ? piece.size / vec : 0;
     int phase = 0;
     double unit = 1;

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.optim import SGD, Adam, AdamW, RMSprop, clip, clip_by_global_norm, multi, step
+from cukern.elementwise import many
+from cukern.optim import SGD, Adam, AdamW, RMSprop, clip, clip_by_global_norm, step
 from cukern.shape.copy import laid_out
 
 RNG = np.random.default_rng(0)
@@ -22,8 +23,8 @@ RNG = np.random.default_rng(0)
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None], device: ck.Device) -> None:
     """Small pieces of several threads and wide accesses, on the host as well."""
-    monkeypatch.setitem(multi._GEOMETRY, device.kind, multi.Geometry(64, 32, None))
-    empty(clip._norm, clip._scaling)
+    monkeypatch.setitem(many._GEOMETRY, device.style, many.Geometry(64, 32, 16))
+    empty(clip._norm, clip._scaling, many._plans)
 
 
 def _arrays(sizes: list[int], dtype: Any) -> list[ck.Array]:
@@ -365,9 +366,8 @@ def test_the_norm_of_many_gradients(device: ck.Device, cut: None) -> None:
         np.testing.assert_allclose(
             one.numpy().astype(np.float64), wanted * 2 / norm, rtol=4e-3 if one.dtype == ck.bfloat16 else 1e-6
         )
-    layouts = [one._planned() for one in gradients[:-1]]
     # 28 bytes of a launch's arguments for an array, of 4096.
-    assert max(len(batch.members) for batch, _ in clip._batches(layouts, 2)) * 28 <= 4096
+    assert all(28 * (one.stop - one.start) <= 4096 for one, _ in many.shared_out(len(gradients), 2, 1))
     strided, _ = clip_by_global_norm([ck.broadcast_to(ck.asarray([3.0]), (4,)), ck.ones((2, 2)).T], 1e9)
     assert strided[0].tolist() == [3.0] * 4
 

@@ -21,6 +21,7 @@ from array_launches import (
 
 import cukern as ck
 from cukern import dtypes
+from cukern.elementwise.many import Batches
 from cukern.generate.kernels import HeadWeights, Scores, add_norm, append_heads, attend, gated_planes
 from cukern.launch.family import Family, Used
 from cukern.linear.families import PRODUCT
@@ -39,10 +40,10 @@ from cukern.nn.pooling.families import POOLING
 from cukern.nn.pooling.variants import Tiles, TilesGradient
 from cukern.nn.recurrence import recurrence
 from cukern.nn.recurrent import _gru_step, _lstm_step
-from cukern.optim.multi import Copies
 from cukern.quant import planes
 from cukern.quant.families import QUANTISED
 from cukern.quant.kinds import KINDS
+from cukern.shape.copy import copying
 
 
 def launch_layer_norm(dtype: Any) -> None:
@@ -473,7 +474,8 @@ def launch_many(dtype: Any) -> None:
     """Kernels for many arrays."""
     given = arrays(dtype, (3,), (4,))
     ck.optim.clip_by_global_norm(given, 1.0)
-    Copies(given[0].device, given[0].dtype, [3, 4])(given, arrays(dtype, (3,), (4,)))
+    copy = copying(dtypes.info(given[0].dtype).bits)
+    Batches(copy, given[0].device, [3, 4])(given, arrays(dtype, (3,), (4,)))
 
 
 #: What takes floating dtypes alone.

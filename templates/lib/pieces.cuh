@@ -1,13 +1,19 @@
-// Up to `capacity` arrays in one launch, each cut into pieces of `piece_size` elements, of which a block has one.
-<% include "prelude/packs.cuh" %>
-using T = << elem >>;
-using acc = << acc >>;
-constexpr int block = << block >>, vec = << vec >>, capacity = << capacity >>, piece_size = << piece >>;
+// Up to `capacity` arrays in one launch, each cut into pieces of `piece` elements, of which a block has one.
+constexpr int block = << block >>, capacity = << capacity >>, piece_size = << piece >>;
+
+// The addresses of the arrays, which are a parameter itself, or on the host in memory.
+<% macro table(type) %><< "const __grid_constant__ Table<%s>" % type if block > 1 else type ~ "**" >><% endmacro %>
+template <typename T>
+struct Table {
+    T* of[capacity];
+
+    __device__ __forceinline__ T* operator[](int k) const { return of[k]; }
+};
 
 // `first` numbers the block that begins each array; where there is no array it is larger than any block's number.
 struct Sizes {
     long long size[capacity];
-    int first[capacity];
+    int first[capacity], pieces;
 };
 
 // The elements start <= i < start + size of an array.
@@ -16,8 +22,7 @@ struct Piece {
     long long start;
     int size;
 };
-__device__ __forceinline__ Piece own_piece(const Sizes& sizes) {
-    const int number = (int)blockIdx.x;
+__device__ __forceinline__ Piece piece_of(int number, const Sizes& sizes) {
     int array = 0;
 #pragma unroll
     for (int step = capacity <= 8 ? 4 : capacity <= 128 ? 64 : 128; step > 0; step /= 2)

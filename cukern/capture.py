@@ -121,7 +121,13 @@ class Captured(Generic[P, R]):
         graphs = list(self._graphs.values())
         if len(graphs) != 1 or (graph := graphs[0]) is None or self._unrecorded:
             return None
-        return lambda arrays: graph.replay([_in_order(one) for one in arrays])
+
+        def replay(arrays: Sequence[Array]) -> R:
+            made: R = graph.replay([_in_order(one) for one in arrays])
+            graph.return_writes(arrays)
+            return made
+
+        return replay
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Replay the graph for these arguments, or call ``step`` where none can be used."""
@@ -136,6 +142,7 @@ class Captured(Generic[P, R]):
             graph = self._known.get((get_default_dtype(), *layouts))
             if graph is not None and not tape.active() and capture_hooks.recorder() is None:
                 known: R = graph.replay(arrays)
+                graph.return_writes(arrays)
                 return known
         return self._call(args, kwargs)
 
@@ -172,6 +179,7 @@ class Captured(Generic[P, R]):
                     return own
                 self._graphs[key] = graph
             result: R = graph.replay([_in_order(one) for one in inputs])
+            graph.return_writes(inputs)
         if not kwargs and inputs and _ARRAYS.issuperset(map(type, args)):
             layouts = tuple([one._planned() for one in args])
             if all(one.order is not None for one in layouts):
@@ -248,10 +256,13 @@ class _Graph:
             self._live = device.xp.zeros(_LIVE_BYTES, np.uint8)
             self._inputs = [_copied(one) for one in inputs]
             self._refresh = Copies(device, self._inputs, into=True)
-        self._versions = [one._storage.version for one in self._inputs]
+        versions = [one._storage.version for one in self._inputs]
         leaves = iter(self._inputs)
         own = pytree.map(lambda leaf: next(leaves) if is_input(leaf) else leaf, tree)
         self.result, self._graph = self._record(step, own)
+        before = zip(self._inputs, versions, strict=True)
+        #: The numbers of the arguments that the step writes to.
+        self._written = [i for i, (one, version) in enumerate(before) if one._storage.version != version]
         if self.left:
             return
         self._leaves = pytree.leaves(self.result)
@@ -342,9 +353,8 @@ class _Graph:
 
     def return_writes(self, inputs: Sequence[Array]) -> None:
         """Write to the arguments of the call what the step has written to its own copies of them."""
-        for one, own, version in zip(inputs, self._inputs, self._versions, strict=True):
-            if own._storage.version != version:
-                one[...] = own
+        for i in self._written:
+            inputs[i][...] = self._inputs[i]
 
     def numbers(self, dtype: DType, values: Callable[[], Sequence[Any]]) -> Array:
         """See :func:`.device.capture_hooks.numbers`."""

@@ -68,6 +68,7 @@ EXACT: dict[str, Case] = {
     "tiles for several blocks": test_clusters.multicast,
     "tiles with a cache policy": test_instructions.test_tiles_are_brought_with_a_cache_policy,
     "bytes for several blocks": test_clusters.bytes_for_several,
+    "a ring between two warps": test_instructions.test_a_ring_between_two_warps,
     "stages of another block": test_instructions.test_stages_of_another_block_are_freed,
     "a cluster": test_clusters.cluster,
     "clusters of one block": test_clusters.test_a_kernel_without_clusters_has_clusters_of_one_block,

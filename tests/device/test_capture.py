@@ -572,3 +572,17 @@ def test_numbers_from_memory_are_those_of_arguments(device: ck.Device, memory: M
     capture_hooks.begin(None)
     assert found == expected
     assert memory.asked == len(BATCHES) * 2  # one launch of the optimizer, one of the noise
+
+
+def test_what_a_step_writes_to_its_arguments_is_there(device: ck.Device) -> None:
+    def step(x: ck.Array, y: ck.Array) -> ck.Array:
+        x[:2] += y
+        return x * 2
+
+    captured = ck.capture(step)
+    for i in range(4):
+        whole = ck.asarray(np.arange(8.0) + i, device=device)
+        x, y = (whole[:4], whole[::2])[i % 2], ck.asarray([1.0, 2.0], device=device)
+        want = x.numpy() + [1, 2, 0, 0]
+        np.testing.assert_array_equal(captured(x, y).numpy(), 2 * want)
+        np.testing.assert_array_equal(x.numpy(), want)

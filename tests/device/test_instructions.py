@@ -95,6 +95,37 @@ def test_a_warps_copies_arrive(device: ck.Device) -> None:
     np.testing.assert_array_equal(y.numpy(), there.reshape(4, 32)[:, ::-1].ravel())
 
 
+def test_a_ring_between_two_warps(device: ck.Device) -> None:
+    """One fills the stages, the other empties them."""
+    if not has_hopper(device):
+        pytest.skip("needs a GPU of compute capability 9.0")
+    x = np.arange(1, 7 * 32 + 1, dtype=np.float32)
+    y = ck.zeros(x.shape, device=device)
+    body = """__shared__ float ring[2][32];
+    __shared__ MBarrier full[2], empty[2];
+    const int lane = threadIdx.x % 32;
+    if (threadIdx.x == 0) {
+        mbarrier_init_ring(full, empty, 2, 1, 1);
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+    for (int i = 0; i < n; ++i) {
+        if (threadIdx.x < 32) {
+            mbarrier_wait(&empty[i % 2], i / 2 % 2 ^ 1);
+            ring[i % 2][lane] = x[32 * i + lane];
+            mbarrier_arrive_warp(&full[i % 2]);
+        } else {
+            mbarrier_wait(&full[i % 2], i / 2 % 2);
+            y[32 * i + lane] = ring[i % 2][31 - lane];
+            mbarrier_arrive_warp(&empty[i % 2]);
+        }
+    }"""
+    kernel("mbarrier", "const float* x, float* y, int n", body)(
+        ck.asarray(x, device=device), y, len(x) // 32, grid=1, block=64
+    )
+    np.testing.assert_array_equal(y.numpy(), x.reshape(-1, 32)[:, ::-1].ravel())
+
+
 def test_stages_of_another_block_are_freed(device: ck.Device) -> None:
     """What has been read is overwritten by copies alone: so the wait need not see what other blocks did."""
     if device.properties.max_blocks_per_cluster < 2:

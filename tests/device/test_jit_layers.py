@@ -129,10 +129,10 @@ def test_gradients_are_repeated_without_python(device: ck.Device) -> None:
     gradients = ck.jit(ck.grad(loss, (0, 1, 2)))
     want = ck.grad(loss, (0, 1, 2))(x, w, b)
     calls.clear()
-    for _ in range(4):
+    for _ in range(6):
         for one, other in zip(gradients(x, w, b), want, strict=True):
             np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-9, atol=1e-9)
-    assert len(calls) == 2
+    assert len(calls) == (2 if device.addressable else 4)  # two more until a graph is recorded
     ck.testing.gradcheck(ck.jit(loss), [x, w, b])
     each = ck.jit(ck.vmap(lambda one: ck.relu(ck.nn.conv2d(one, w, b) * 2)))
     wide = ck.stack([x, -x])

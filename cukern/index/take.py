@@ -36,6 +36,7 @@ from ..elementwise.operands import (
     recorded,
     recorded_many,
     require_array,
+    view,
 )
 from ..elementwise.staged import LEAST_ELEMENTS
 from ..elementwise.ufunc import one_out, written
@@ -379,9 +380,10 @@ def in_range(active: Any, indices: Array, size: int, name: str) -> Array:
 
 
 def indices_in_range(indices: Array, size: int, name: str) -> Array:
-    """See :func:`in_range`."""
-    found = kernel_indices(indices._data, size, indices, name, indices, narrow=True)
-    return Array._wrap(found, indices.device)
+    """See :func:`in_range`; where they are the given ones, with the memory of these, so that writes to it are seen."""
+    data = indices._data
+    found = kernel_indices(data, size, indices, name, indices, narrow=True)
+    return view(indices, found) if found is data else Array._wrap(found, indices.device)
 
 
 def _of_example(x: Array, indices: Any, axis: int | None, mode: str) -> Array:

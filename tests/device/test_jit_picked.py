@@ -177,6 +177,18 @@ def test_what_is_written_later_is_not_read(style: str) -> None:
     agree(written, written, lambda q: [normal(9, seed=q), places(9, 5, 2, seed=q)], 2e-5)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_indices_that_are_read_where_they_are_may_be_written(dtype: str) -> None:
+    """Those in range need no copy."""
+
+    def written(x: Any, index: Any) -> Any:
+        before = x[index] * 2
+        index[...] = 1
+        return before, x[index] * 2
+
+    agree(written, written, lambda q: [normal(9, seed=q), abs(places(9, 5, seed=q, dtype=dtype)) % 9], 2e-5)
+
+
 def test_memory_of_tables_is_not_written(device: ck.Device, style: str) -> None:
     """An array that a kernel picks from is given away, and another that it reads in the same order."""
     jitted = ck.jit(lambda x, y, index: ck.sin(y) * x[index] + y, donate=("x", "y"))

@@ -42,8 +42,6 @@ class Step:
         self.members = tuple(members)
         parameters = [optimizer.parameters[i] for i in members]
         _refuse_shared(optimizer, members)
-        #: Gradients that share these storages are copied, because a launch writes parameters in any order.
-        self._own = {parameter._storage for parameter in parameters}
         #: The parameters' orders in memory; a launch takes all arrays of one element after another.
         self._orders = {i: one._planned().order for i, one in zip(members, parameters, strict=True)}
         self._reordered = [i for i in members if _known(layouts[i]).order != self._orders[i]]
@@ -62,6 +60,8 @@ class Step:
             for own, capacity in shared_out(len(indices), 2 + len(names), _NUMBERS):
                 self._launches.append(_Launch(optimizer, part, group, indices[own], names, given, capacity))
         self._launches.sort(key=lambda launch: launch.part)
+        #: Gradients that share these storages are copied, because a launch writes its arrays in any order.
+        self._own = {one._storage for one in self._written}
         self._name = optimizer._name
 
     def in_step(self, updates: Sequence[int]) -> bool:

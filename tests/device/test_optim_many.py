@@ -461,3 +461,12 @@ def test_clipped_gradients_keep_their_orders(device: ck.Device) -> None:
     np.testing.assert_allclose(norm.numpy(), same.numpy(), rtol=1e-6)
     for one, two in zip(clipped, wanted, strict=True):
         np.testing.assert_allclose(one.numpy(), two.numpy(), rtol=1e-6)
+
+
+def test_gradients_may_be_the_state_of_other_parameters(device: ck.Device) -> None:
+    parameters = [ck.asarray([1.0, 2.0]), ck.asarray([3.0, 4.0])]
+    optimizer = SGD(parameters, lr=1.0, momentum=0.5)
+    optimizer.step([ck.asarray([2.0, 4.0]), ck.asarray([8.0, 16.0])])
+    state = optimizer.state_dict()
+    optimizer.step([state["1.velocity"], state["0.velocity"]])
+    assert [state[f"{i}.velocity"].tolist() for i in range(2)] == [[9.0, 18.0], [6.0, 12.0]]

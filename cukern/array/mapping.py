@@ -209,16 +209,6 @@ def leading(level: Level, function: Callable[..., Any], args: tuple[Any, ...], k
     return function(*bound.args, **bound.kwargs)
 
 
-def first_leading(
-    level: Level, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """The rule of a function whose first argument has leading axes, if no other one is of the batch."""
-    (x, *others) = args
-    if any(map(level.holds, pytree.leaves((others, kwargs)))):
-        return looped(level, function, args, kwargs)
-    return function(level.front(x), *others, **kwargs)
-
-
 @functools.lru_cache(maxsize=1024)
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)

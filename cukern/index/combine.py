@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.deferred import about_to_write
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
 from ..device import Device
@@ -291,6 +292,7 @@ def _in_order(
                 raw(result._data)[...] = identity(how, g.dtype).astype(acc)
         else:
             result = astype(base, acc).contiguous()
+            about_to_write(result)  # in a trace it is known as the value of ``base``
         if result.size and g.size:
             columns(how, g, indices, result, (outer, size, inner), each, JOINS[how])
         return astype(result, g.dtype, copy=False)

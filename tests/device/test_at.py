@@ -276,3 +276,15 @@ def test_clipped_places_on_a_gpu(device: ck.Device) -> None:
         pytest.skip("the host raises")
     x = ck.asarray([1.0, 2.0, 3.0])
     assert ck.take(x, ck.asarray([-9, 9])).tolist() == [1.0, 3.0]
+
+
+def test_sums_onto_one_array_are_apart_in_a_jitted_function(device: ck.Device) -> None:
+    def summed(x: ck.Array, index: ck.Array) -> tuple[ck.Array, ...]:
+        x = x * 2
+        return x.at[index].add(1.0), x.at[index].add(1.0), x + 0
+
+    jitted = ck.jit(summed)
+    for _ in range(3):
+        once, again, x = jitted(ck.asarray([1.0, 2.0, 3.0]), ck.asarray([0, 2, 2]))
+        assert once.tolist() == again.tolist() == [3.0, 4.0, 8.0]
+        assert x.tolist() == [2.0, 4.0, 6.0]

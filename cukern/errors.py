@@ -157,5 +157,5 @@ def require_choice(argument: str, value: object, known: Iterable[str]) -> None:
         ValueError: it is another; the error names the argument and the words.
     """
     words = list(known)
-    if value not in words:
+    if not isinstance(value, str) or value not in words:
         raise ValueError(f"{argument}: expected one of {', '.join(map(repr, words))}, got {value!r}")

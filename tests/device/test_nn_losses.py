@@ -222,6 +222,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         "l1_loss: reduction: expected one of 'mean', 'sum', 'none', got 'avg'",
     ),
+    "reductions": (
+        lambda: nn.l1_loss(X, X, reduction=np.array(["mean", "sum"])),  # type: ignore[arg-type]
+        ValueError,
+        "l1_loss: reduction: expected one of 'mean', 'sum', 'none', got array",
+    ),
     "shape": (lambda: nn.huber_loss(X, X[0]), ValueError, "huber_loss: target: expected shape (2, 3)"),
     "delta": (lambda: nn.huber_loss(X, X, delta=0), ValueError, "delta: expected a number above 0"),
     "beta": (lambda: nn.smooth_l1_loss(X, X, beta=-1), ValueError, "beta: expected a number of at least 0"),

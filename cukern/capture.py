@@ -65,7 +65,8 @@ def capture(step: Callable[P, R]) -> Captured[P, R]:
         step: takes pytrees of arrays, modules and hashable constants, and returns a pytree of arrays.
 
     Raises:
-        CaptureError: in a call, if the step uses several devices, or a library that a graph cannot record.
+        CaptureError: in a call, if the step uses several devices, or a library that a graph cannot record; or writes
+            to an array argument that shares memory with another one.
 
     >>> import cukern as ck
     >>> w = ck.nn.Parameter(ck.asarray([3.0]))
@@ -116,18 +117,12 @@ class Captured(Generic[P, R]):
     def replay(self) -> Callable[[Sequence[Array]], R] | None:
         """The replay, of a step that is called with arguments of one form, for all arrays among these.
 
-        None as long as there is no graph.
+        None as long as there is no graph, and of a step that writes to them.
         """
         graphs = list(self._graphs.values())
-        if len(graphs) != 1 or (graph := graphs[0]) is None or self._unrecorded:
+        if len(graphs) != 1 or (graph := graphs[0]) is None or graph.writes or self._unrecorded:
             return None
-
-        def replay(arrays: Sequence[Array]) -> R:
-            made: R = graph.replay([_in_order(one) for one in arrays])
-            graph.return_writes(arrays)
-            return made
-
-        return replay
+        return lambda arrays: graph.replay([_in_order(one) for one in arrays])
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Replay the graph for these arguments, or call ``step`` where none can be used."""
@@ -142,7 +137,6 @@ class Captured(Generic[P, R]):
             graph = self._known.get((get_default_dtype(), *layouts))
             if graph is not None and not tape.active() and capture_hooks.recorder() is None:
                 known: R = graph.replay(arrays)
-                graph.return_writes(arrays)
                 return known
         return self._call(args, kwargs)
 
@@ -177,14 +171,19 @@ class Captured(Generic[P, R]):
                     graph.return_writes(inputs)
                     own: R = graph.result
                     return own
-                self._graphs[key] = graph
+            graph.refuse_shared(inputs, _name(self._step))
+            self._graphs[key] = graph
             result: R = graph.replay([_in_order(one) for one in inputs])
             graph.return_writes(inputs)
-        if not kwargs and inputs and _ARRAYS.issuperset(map(type, args)):
+        if not kwargs and inputs and not graph.writes and _ARRAYS.issuperset(map(type, args)):
             layouts = tuple([one._planned() for one in args])
             if all(one.order is not None for one in layouts):
                 self._known.keep((get_default_dtype(), *layouts), graph)
         return result
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    return bool(a.device.xp.may_share_memory(a._data, b._data))
 
 
 def is_input(leaf: Any) -> bool:
@@ -262,7 +261,7 @@ class _Graph:
         self.result, self._graph = self._record(step, own)
         before = zip(self._inputs, versions, strict=True)
         #: The numbers of the arguments that the step writes to.
-        self._written = [i for i, (one, version) in enumerate(before) if one._storage.version != version]
+        self.writes = [i for i, (one, version) in enumerate(before) if one._storage.version != version]
         if self.left:
             return
         self._leaves = pytree.leaves(self.result)
@@ -353,8 +352,23 @@ class _Graph:
 
     def return_writes(self, inputs: Sequence[Array]) -> None:
         """Write to the arguments of the call what the step has written to its own copies of them."""
-        for i in self._written:
+        for i in self.writes:
             inputs[i][...] = self._inputs[i]
+
+    def refuse_shared(self, inputs: Sequence[Array], name: str) -> None:
+        """Refuse an argument that the step writes to if its memory is another one's, too: the graph has a copy of each.
+
+        Raises:
+            CaptureError: there is one.
+        """
+        for i in self.writes:
+            for j, other in enumerate(inputs):
+                own = inputs[i]
+                if i != j and other._storage is own._storage and _overlap(own, other):
+                    raise CaptureError(
+                        f"capture: {name} writes to an array argument of shape {own.shape} that shares memory with "
+                        f"another one of shape {other.shape}: give it a copy"
+                    )
 
     def numbers(self, dtype: DType, values: Callable[[], Sequence[Any]]) -> Array:
         """See :func:`.device.capture_hooks.numbers`."""

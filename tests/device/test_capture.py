@@ -586,3 +586,22 @@ def test_what_a_step_writes_to_its_arguments_is_there(device: ck.Device) -> None
         want = x.numpy() + [1, 2, 0, 0]
         np.testing.assert_array_equal(captured(x, y).numpy(), 2 * want)
         np.testing.assert_array_equal(x.numpy(), want)
+
+
+def test_arguments_that_share_memory_are_not_written(device: ck.Device) -> None:
+    def step(x: ck.Array, y: ck.Array) -> ck.Array:
+        x += 1
+        return x * y
+
+    captured = ck.capture(step)
+    for _ in range(3):
+        one = ck.asarray([1.0, 2.0], device=device)
+        assert captured(one, ck.asarray([3.0, 4.0], device=device)).tolist() == [6, 12]
+    if device.addressable:
+        assert captured(one, one).tolist() == [9, 16]
+        return
+    whole = ck.asarray([1.0, 2.0, 3.0, 4.0], device=device)
+    assert captured(whole[:2], whole[2:]).tolist() == [6, 12]  # beside one another
+    with pytest.raises(ck.CaptureError, match="step writes to an array argument of shape .* give it a copy"):
+        captured(one, one)
+    assert captured(whole[:2], whole[2:]).tolist() == [9, 16]

@@ -31,6 +31,11 @@ HOST_PIECE = 65536
 _HOST_TILE = 64
 #: The same if every core has such a tile: longer runs of memory are read faster.
 _HOST_WIDE_TILE = 512
+#: Values that a host thread combines at once, by the least number that it reduces: of sums and the like, of batches
+#: whose result is worked out as one, and of searches for a place.
+_HOST_VALUES = (128, 64), (64, 32), (8, 8)
+_HOST_BATCH = (256, 64), (64, 32), (8, 8)
+_HOST_SEARCH = (64, 64), (32, 32), (16, 16), (8, 8)
 #: Threads of a GPU's block, where a result does not need more.
 _BLOCK = 256
 #: Bytes that a GPU's thread loads before it computes.
@@ -181,8 +186,9 @@ class Loops(Kernels):
             tile = _HOST_WIDE_TILE if columns >= _HOST_WIDE_TILE * limits.multiprocessors else _HOST_TILE
         outer, inner = problem.outer, problem.inner
         pieces = max(1, min(outer * inner // HOST_PIECE, 256)) if problem.rows < 64 * tile else 1
-        many = 256 if problem.reduction.batch else 128
-        unroll = 64 if inner >= many else 32 if inner >= 64 else 8 if inner >= 8 else 1
+        reduction = problem.reduction
+        unrolls = _HOST_SEARCH if reduction.ordered else _HOST_BATCH if reduction.batch else _HOST_VALUES
+        unroll = next((own for least, own in unrolls if inner >= least), 1)
         outer_pieces = min(outer, pieces)
         inner_pieces = max(1, min(inner, divide_up(pieces, outer_pieces)))
         yield cls(tile, unroll, divide_up(outer, outer_pieces), max(1, divide_up(inner, inner_pieces)))

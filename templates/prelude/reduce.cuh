@@ -1,3 +1,4 @@
+<% include "prelude/over_pack.cuh" %>
 // States of reductions, and how threads that share a row combine theirs. A state is plain data.
 
 // The words of a state from the thread whose lane differs by `distance`.
@@ -80,10 +81,9 @@ inline Indexed<T, Place> << name >>(Indexed<T, Place> a, const T (&v)[N], Place 
     if (!better || (a.at >= 0 && a.value != a.value)) return a;
     T part[N];
     for (int k = 0; k < N; ++k) part[k] = v[k];
-    for (int n = N / 2; n > 0; n /= 2)
-        for (int k = 0; k < n; ++k) part[k] = << of >>(part[k], part[k + n]);
-    for (int k = 0; k < N; ++k) at = minimum(at, v[k] == part[0] || v[k] != v[k] ? k : N);
-    return Indexed<T, Place>{part[0], Place(i + at * step)};
+    const T best = by_halves<N>(part, [](T a, T b) { return << of >>(a, b); });
+    for (int k = 0; k < N; ++k) at = minimum(at, v[k] == best || v[k] != v[k] ? k : N);
+    return Indexed<T, Place>{best, Place(i + at * step)};
 }
 <% endfor %>
 #endif

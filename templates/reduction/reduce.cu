@@ -4,7 +4,6 @@
 // "partial" leaves a state for each in `parts` (rows, pieces). Shared: none.
 <% from "reduction/reduce.cuh" import parameters, results, memory, numbers, output with context %>
 <% set twice = reduction.state == "Moments<A>" and not body %>
-<% include "prelude/over_pack.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% if twice %>
 <% include "reduction/moments.cuh" %>

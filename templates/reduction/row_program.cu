@@ -11,7 +11,6 @@
 <% include "prelude/reduce.cuh" %>
 <% include "prelude/packs.cuh" %>
 <% if not count %>
-<% include "prelude/over_pack.cuh" %>
 <% if stages | selectattr("twice") | list %>
 <% include "reduction/moments.cuh" %>
 <% endif %>

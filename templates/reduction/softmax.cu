@@ -2,7 +2,6 @@
 // its result, and x1, the result. Arrays of any strides; rows are numbered in C order.
 // Launch: row_threads threads share a row (a power of two up to 32, or the block), and compute `rows_piece` rows in
 // sequence. A row is read again for each of its passes. Shared: a number a warp where the block shares a row.
-<% include "prelude/over_pack.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "reduction/softmax.cuh" %>
 using Total = << total >>;

@@ -176,3 +176,68 @@ def test_memory_that_arrays_leave_is_kept() -> None:
     steps, after = run()
     assert steps < 1000 <= after + 100
     assert run(MALLOC_TRIM_THRESHOLD_="65536", MALLOC_MMAP_THRESHOLD_="65536")[0] > 9000
+
+
+LARGE = """
+import resource
+import numpy as np
+import cukern as ck
+
+def address(x):
+    return np.from_dlpack(x).ctypes.data
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+
+ck.empty(1)
+start = resident()
+size = 10 << 20
+first = ck.empty(size, dtype="float32")
+first[:] = 1
+part, foreign = first[5:7], np.from_dlpack(first[-2:])
+place = address(first)
+del first
+second = ck.empty(size, dtype="float32")
+second[:] = 2
+assert address(second) != place and part.tolist() == foreign.tolist() == [1, 1]
+del part
+third = ck.empty(size, dtype="float32")
+third[:] = 3
+assert address(third) != place and foreign.tolist() == [1, 1]
+del foreign
+fourth = ck.empty((size // 2, 2), dtype="int32")  # as many bytes
+print(address(fourth) == place)
+del fourth
+assert not ck.zeros(size, dtype="float32").any()
+larger = ck.full(4 * size, 4, dtype="float32")
+assert (float(larger[-1]), float(second[-1]), float(third[0])) == (4, 2, 3)
+del second, third, larger
+for some in range(40, 60):
+    ck.full(some << 20, 1, dtype="uint8")
+arrays = [ck.full(40 << 20, 1, dtype="uint8") for _ in range(12)]
+del arrays
+ck.full(300 << 20, 1, dtype="uint8")
+print(resident() - start >> 20)
+ck.Device("host").backend.free_unused()
+print(resident() - start >> 20)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="what /proc says")
+def test_memory_of_large_arrays_is_taken_again() -> None:
+    """Where neither a view nor an array of NumPy's holds it; of all that is left 256 MiB at most are kept."""
+
+    def run(**variables: str) -> list[str]:
+        command, environment = (
+            [sys.executable, "-c", LARGE],
+            {**os.environ, "CUKERN_DEVICE": "host", **variables},
+        )
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, env=environment
+        ).stdout.split()
+
+    again, left, after = run()
+    assert again == "True"
+    assert int(after) < 40 < int(left) < 300
+    again, left, _ = run(MALLOC_MMAP_THRESHOLD_="65536")
+    assert again == "False" or int(left) < 40

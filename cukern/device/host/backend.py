@@ -74,15 +74,20 @@ def _limit_blas() -> None:
 
 
 #: Bytes of an array at most, and of all together, of which the C library keeps what they leave: glibc's largest first.
+#: Of larger arrays the runtime keeps as many bytes.
 _KEPT, _ALL_KEPT = 2**25, 2**28
 #: glibc's numbers of both, and the variables by which a user sets them.
 _MALLOPT = {-3: _KEPT, -1: _ALL_KEPT}
 _MALLOC_SET = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
 
 
+def _keeps() -> bool:
+    return not any(one in os.environ for one in _MALLOC_SET)
+
+
 def _keep_memory() -> None:
     """Have the C library keep the memory that arrays leave: the system gives new memory page by page, each in 1 us."""
-    if not any(one in os.environ for one in _MALLOC_SET):
+    if _keeps():
         with suppress(AttributeError):  # glibc alone has it
             for number, value in _MALLOPT.items():
                 ctypes.CDLL(None).mallopt(number, value)
@@ -154,6 +159,8 @@ def _runtime() -> ctypes.CDLL:
     if library.cukern_start(settings.thread_count(), ctypes.byref(python_api())):
         raise DeviceError("the host device cannot start: the process has no thread key left")
     library.cukern_set_limit(limit)
+    library.cukern_keep.argtypes = (ctypes.c_long, ctypes.c_long)
+    library.cukern_keep(_KEPT, _ALL_KEPT if _keeps() else 0)
     started(library.cukern_set_asynchrony)
     library.cukern_divert.argtypes = (_Diverted,)
     library.cukern_divert(_diverted)
@@ -504,6 +511,9 @@ class Host:
 
     def free_unused(self) -> None:
         """See :class:`..interface.Backend`."""
+        if _runtime.cache_info().currsize and _keeps():
+            for kept in (0, _ALL_KEPT):
+                _runtime().cukern_keep(_KEPT, kept)
         with suppress(AttributeError):  # glibc alone has it
             ctypes.CDLL(None).malloc_trim(0)
 

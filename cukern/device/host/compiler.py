@@ -31,6 +31,7 @@ RUNTIME = Path(__file__).parent / "runtime"
 #: The only header that a kernel's C++ includes directly, before any other text.
 HEADER = "cukern_kernel.h"
 
+_IS_X86 = platform.machine() in ("x86_64", "AMD64")
 _FLAGS = shlex.split(f"-std={DEFAULT_STD} -shared -fPIC -pipe -fvisibility=hidden -fno-exceptions -fno-rtti")
 _OPTIMISED, _QUICK = "-O3", "-O1"
 # GCC's -Og leaves out the passes over loops, in a tenth less time than -O1. Without inlining kernels are slow.
@@ -42,13 +43,17 @@ _KERNEL_FLAGS = [
     *shlex.split("-fno-stack-protector -U_FORTIFY_SOURCE"),
     *shlex.split("-fno-plt -fno-math-errno -fno-trapping-math -ffp-contract=off"),
     # By default compilers avoid 512-bit vectors, with which elementwise functions are faster.
-    *(["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []),
+    *(["-mprefer-vector-width=512"] if _IS_X86 else []),
     "-fno-strict-aliasing",
     "-Wno-attributes",
     "-Wno-narrowing",  # which compilers for GPUs take, as of 0xffffffff in the braces of an int
     f"-I{RUNTIME}",
     f"-I{RUNTIME / 'include'}",
 ]
+# Elements of tables are loaded one by one: instructions that gather them are slower on AMD's processors, and on Intel's
+# since the microcode of 2023. GCC knows these names from version 12 on.
+_GCC_NO_GATHERS = "-mtune-ctrl=^use_gather,^use_gather_2parts,^use_gather_4parts"
+_FIRST_WITHOUT_GATHERS = 12
 # Compiled in half the time of -O2; tail calls make the switches between fibers as fast.
 _RUNTIME_FLAGS = ["-O1", "-foptimize-sibling-calls", "-pthread", f"-I{RUNTIME}"]
 # Kernels do not use the C++ library, and linking its start-up files costs time. A thread has
@@ -132,9 +137,12 @@ class Compiler:
         return "Free Software Foundation" in self.version
 
     @property
-    def _processor(self) -> str:
+    def _processor(self) -> list[str]:
         is_zig = any(Path(word).name in ("zig", "ziglang") for word in self.command)
-        return f"-march={self.march.replace('-', '_') if is_zig else self.march}"
+        march = f"-march={self.march.replace('-', '_') if is_zig else self.march}"
+        number = re.search(r" (\d+)\.\d+", self.version.partition("\n")[0])
+        knows = self.is_gcc and number is not None and int(number[1]) >= _FIRST_WITHOUT_GATHERS
+        return [march, _GCC_NO_GATHERS] if _IS_X86 and knows else [march]
 
     def checked_command(
         self,
@@ -175,7 +183,7 @@ class Compiler:
             own += _GCC_APART if self.is_gcc else _CLANG_APART
         include = [] if precompiled is None else [f"-I{precompiled}"]
         include += self._std
-        command = [*self.command, *_FLAGS, *include, *self._level(level), self._processor, *_KERNEL_FLAGS]
+        command = [*self.command, *_FLAGS, *include, *self._level(level), *self._processor, *_KERNEL_FLAGS]
         return [*command, "-x", "c++", "-", "-o", str(output), *own, *kernel_options]
 
     @property
@@ -192,7 +200,7 @@ class Compiler:
             *_FLAGS,
             *self._std,
             *self._level(level),
-            self._processor,
+            *self._processor,
             *_KERNEL_FLAGS,
             "-fwhole-program",
         ]
@@ -211,7 +219,7 @@ class Compiler:
                 "-Wno-unused-function",
             ]
         if self.march != "native":  # zig's default is the processor that it runs on
-            own = [*own, self._processor]
+            own = [*own, *self._processor]
         return [*self.command, *_FLAGS, *_RUNTIME_FLAGS, "-x", "c++", "-", "-o", str(output), *own]
 
 

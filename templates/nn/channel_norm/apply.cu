@@ -3,6 +3,7 @@
 // dx = dy * a - (x - mean) * b - c, with factors[channel] = (mean, a, b, c), and of an activation the shift.
 // Launch: see walk.cuh. Shared: none.
 <% include "prelude/next_kernel.cuh" %>
+<% include "prelude/over_pack.cuh" %>
 <% include "nn/channel_norm/walk.cuh" %>
 constexpr bool derivative = << derivative | lower >>;
 <% include "nn/channel_norm/results.cuh" %>

@@ -2,8 +2,8 @@
 // `derivative`, of dy and of dy * (x - offset), where dy is what the activation passes on of what is given.
 // Each thread subtracts an offset before it squares, so that a large mean costs no accuracy: the first element that it meets, and
 // whenever it has met twice as many, their mean, as the first may be far from the others.
-<% include "nn/channel_norm/walk.cuh" %>
 <% include "prelude/reduce.cuh" %>
+<% include "nn/channel_norm/walk.cuh" %>
 constexpr bool derivative = << derivative | lower >>;
 <% if derivative %>
 struct State {

@@ -45,6 +45,69 @@ struct Wanted {
     long shape[];
 };
 
+// The memory of large arrays, kept when they have gone: the system gives new memory page by page, each in 1 us. Python's
+// lock guards it.
+constexpr int most_kept = 16;
+static void* kept[most_kept];  // ndarrays of bytes, in some of which arrays lie; the oldest first
+static int kept_count;
+static long least_kept, all_kept;  // bytes of one at least, and of all at most
+
+static bool is_idle(const void* object) { return *(const unsigned*)object == 1; }  // the number of its references
+
+static void drop_kept(int place) {
+    python.decrease(kept[place]);
+    memmove(kept + place, kept + place + 1, (--kept_count - place) * sizeof *kept);
+}
+
+// What is left of an array of about as many bytes, or null.
+static void* kept_memory(long total) {
+    for (int i = 0; i < kept_count; ++i) {
+        const long bytes = fields_of(kept[i])->shape[0];
+        if (!is_idle(kept[i]) || bytes < total || bytes > total + total / 8) continue;
+        python.increase(kept[i]);
+        return kept[i];
+    }
+    return 0;
+}
+
+// Drops what no array lies in, the oldest first, until so many bytes more may be kept; whether they may.
+static bool leave_room(long total) {
+    long bytes = total;
+    for (int i = 0; i < kept_count; ++i) bytes += fields_of(kept[i])->shape[0];
+    for (int i = 0; i < kept_count && (bytes > all_kept || kept_count == most_kept);) {
+        if (is_idle(kept[i])) {
+            bytes -= fields_of(kept[i])->shape[0];
+            drop_kept(i);
+        } else {
+            ++i;
+        }
+    }
+    return bytes <= all_kept && kept_count < most_kept;
+}
+
+static void* new_bytes(long total, bool zeroed) {
+    python.increase(python.uint8);
+    return zeroed ? python.new_zeros(1, &total, python.uint8, 0)
+                  : python.new_array(array_type, python.uint8, 1, &total, 0, 0, 0, 0);
+}
+
+static void* new_memory(long total, bool zeroed) {
+    const bool keeps = !zeroed && total > least_kept && total <= all_kept && python.object_header_bytes == 16;
+    if (void* owner = keeps ? kept_memory(total) : 0) return owner;
+    const bool has_room = keeps && leave_room(total);
+    void* owner = new_bytes(total, zeroed);
+    if (!owner && kept_count) {
+        python.clear_error();
+        leave_room(all_kept);
+        owner = new_bytes(total, zeroed);
+    }
+    if (owner && has_room && kept_count < most_kept) {
+        python.increase(owner);
+        kept[kept_count++] = owner;
+    }
+    return owner;
+}
+
 // A method of Python's without arguments, whose self is a Wanted as bytes: a new ndarray.
 static void* allocate(void* self, void*) {
     const Wanted* wanted = (const Wanted*)python.bytes_as_string(self);
@@ -55,9 +118,7 @@ static void* allocate(void* self, void*) {
     }
     const size_t before = sizeof(Zoned) + front_bytes + 64;
     const long total = (long)(before + back_bytes) + wanted->bytes;
-    python.increase(python.uint8);
-    void* owner = wanted->zeroed ? python.new_zeros(1, &total, python.uint8, 0)
-                                 : python.new_array(array_type, python.uint8, 1, &total, 0, 0, 0, 0);
+    void* owner = new_memory(total, wanted->zeroed);
     if (!owner) return 0;
     Zoned* zoned = (Zoned*)fields_of(owner)->data;
     zoned->data = (char*)(((uintptr_t)zoned + before) & ~(uintptr_t)63);

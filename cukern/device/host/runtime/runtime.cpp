@@ -469,6 +469,15 @@ EXPORT void cukern_set_asynchrony(int when, unsigned long long seed) {
     __atomic_store_n(&asynchrony, when, __ATOMIC_RELAXED);
 }
 
+// How much memory of large arrays is kept, once nothing holds it: of arrays of more than `least` bytes, and `all` at most.
+EXPORT void cukern_keep(long least, long all) {
+    const int lock = python.take_lock();
+    least_kept = least;
+    all_kept = all;
+    leave_room(0);
+    python.release_lock(lock);
+}
+
 // Methods of Python's that make arrays with red zones, launch, or both; see python.h and prepared.h.
 EXPORT const Method* cukern_allocate_method() { return &allocate_method; }
 EXPORT const Method* cukern_launch_method() { return &launch_method; }

@@ -109,6 +109,8 @@ class _Judge:
         self.worst = 0.0
         self.unknown = 0
         self.alone = self.filtered = False
+        #: The first line that writes to each output.
+        self.places: dict[str, str] = {}
         self.same = True
 
     def run(self, device: Device | None) -> None:
@@ -185,6 +187,8 @@ class _Judge:
             got = results.get(one.name)
             wanted = one.sized(header["sizes"]), one.dtype(dtype) if dtype is not None else None
             good = good and got is not None and (got.shape, got.dtype) == wanted
+        places = answer.get("places")
+        good = good and (asks != "checked" or (isinstance(places, dict) and places.keys() >= results.keys()))
         good = good and (not header.get("timed") or isinstance(answer.get("time"), float))
         if not good:
             raise Refused("crash", "the candidate's process does not answer as it would by itself")
@@ -240,6 +244,7 @@ class _Judge:
         if checked:
             answer, results = self.ask("memory", process, {**header, "what": "checked"}, first)
             self.clear("memory", case, answer)
+            self.places = {name: self.clean(str(answer["places"][name])) for name in results}
             self.compare(key, case, results, wants[0])
             self.count("memory")
         before: dict[str, Values] | None = None
@@ -293,7 +298,7 @@ class _Judge:
             if left.any():
                 index, more = _index(left), int(left.sum()) - 1
                 message = f"{case}: {one.name}{index} and {more} more elements were not written"
-                raise _Rejected("written", "unwritten", message)
+                raise _Rejected("written", "unwritten", message, self.place(one.name))
         self.count("written")
 
     def again(
@@ -333,7 +338,13 @@ class _Judge:
             self.unknown += found.unknown
             self.worst = max(self.worst, found.worst)
             if found.message:
-                raise _Rejected(key, "precision" if found.near else case.reason, f"{case}: {found.message}")
+                reason = "precision" if found.near else case.reason
+                raise _Rejected(key, reason, f"{case}: {found.message}", self.place(name))
+
+    def place(self, name: str) -> str:
+        """The first line that writes to an output, if the text shows one."""
+        found = self.places.get(name, "")
+        return found if re.search(r":\d+$", found) else ""
 
     # ---- the derivative, and the GPU
 

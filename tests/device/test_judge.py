@@ -206,6 +206,11 @@ def test_large_arrays_are_launched_too() -> None:
     assert judged_by(twice(), late).reason == "unwritten"
 
 
+def test_scratch_need_not_be_written() -> None:
+    task = replace(TASKS["sum"], values=[])
+    assert judged_by(task, text("sum/two launches", 64).replace("parts[8]", "parts[64]")).ok
+
+
 def test_long_sizes_keep_to_a_stated_maximum() -> None:
     task = replace(TASKS["row_sums"], valid=lambda sizes: sizes["columns"] <= 1000, values=[], large=[])
     row = changed(ROW, ("float v = 0", "float row[1000], v = 0"), ("v += x[", "v += row[c] = x["))

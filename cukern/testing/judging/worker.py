@@ -221,18 +221,19 @@ class Worker:
     def checked(
         self, header: Mapping[str, Any], inputs: Mapping[str, Values]
     ) -> tuple[dict[str, Any], dict[str, Values]]:
-        """A checked launch: what it reports, and what it leaves in outputs and inputs."""
+        """A checked launch: what it reports, what it leaves in outputs and inputs, and which lines write outputs."""
         from ...array.creation import empty
         from ...errors import KernelFault
         from ..checked import checked
+        from ..locate import Launches
         from ..shapes import layouts, on
 
         dtype = _of(header["cxx"])
         reports: list[Any] = []
-        outputs = {}
+        outputs, places, launches = {}, {}, Launches()
         with self.device.activate():
             try:
-                with checked(collect=True) as reports:
+                with checked(collect=True) as reports, launches.watching():
                     arrays = {}
                     for one in self.forward.parameters:
                         if one.shape is None:
@@ -252,9 +253,10 @@ class Worker:
                         one.name: np.array(arrays[one.name].numpy())
                         for one in self.forward.of("out", "inout")
                     }
+                    places = {name: launches.writer(arrays[name]).partition(" of ")[2] for name in outputs}
             except KernelFault as fault:
                 reports = [*reports, *(fault.reports or (fault,))]
-        return {"reports": [_report(one) for one in reports]}, outputs
+        return {"reports": [_report(one) for one in reports], "places": places}, outputs
 
     def large(self, header: Mapping[str, Any]) -> dict[str, Any]:
         """What some blocks of a launch on arrays of any size report; inputs are zeros."""

@@ -350,7 +350,7 @@ class _Judge:
 
     def backward(self, process: Process) -> None:
         """kernelcheck of the candidate's derivative."""
-        for case in self.task.plain_cases(self.seed):
+        for case in self.task.derivatives(self.seed):
             header = {**self.header(case), "what": "gradient", "seed": self.seed}
             answer, _ = self.ask("backward", process, header, self.task.inputs(case, [self.seed, 99]))
             if answer["findings"]:
@@ -369,14 +369,11 @@ class _Judge:
         process = self.process(str(gpus[0]))
         try:
             for number, case in enumerate(self.task.cases(self.seed)):
-                try:
-                    self.case(process, number, case, checked=False)
-                except _Rejected as error:
-                    raise _Rejected(
-                        "gpu", "device", f"{error.message} ({error.reason})", error.place
-                    ) from None
+                self.case(process, number, case, checked=False)
             self.count("gpu")
             self.timed(process, gpus[0])
+        except _Rejected as error:
+            raise _Rejected("gpu", "device", f"{error.message} ({error.reason})", error.place) from None
         finally:
             process.close()
             self.used += process.used

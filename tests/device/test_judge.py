@@ -270,6 +270,13 @@ def test_a_gpu_is_judged_and_timed(device: ck.Device) -> None:
     task = twice(library="cukern")
     report = ck.testing.judge(task, TWICE, seed=SEED, device=device)
     assert report.ok and "times as fast" in report.lines[-1].found, str(report)
+    lazy = TWICE.replace("__global__", "__device__ int runs[128];\n__global__", 1)
+    lazy = lazy.replace(
+        "if (i < n)", "if (i < n && (n != 100 || ++runs[i] < 13))"
+    )  # when only timed launches are left
+    assert ck.testing.judge(task, lazy, seed=SEED, device="host").ok
+    report = ck.testing.judge(task, lazy, seed=SEED, device=device)
+    assert report.reason == "device", str(report)
 
 
 def test_command_writes_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -335,14 +335,18 @@ class Task:
             if not self.aligned:
                 yield Case("misaligned arrays", "layout", first, dtype, misaligned=True)
 
-    def plain_cases(self, seed: int) -> list[Case]:
-        """Those of normal values in the first dtype, which a derivative has to take too."""
+    def derivatives(self, seed: int) -> list[Case]:
+        """The cases at which a derivative is checked: those of normal values in the first dtype."""
         first = dtypes.as_dtype(self.dtypes[0])
-        return [
+        found = [
             one
             for one in self.cases(seed)
             if one.values == "normal" and one.dtype == first and not one.misaligned and not one.once
         ]
+        hidden = [one for one in found if one.what == "hidden sizes"]
+        return [
+            one for one in found if one not in hidden[1::2]
+        ]  # half of them, as each takes most of a second
 
     def _elements(self, sizes: Sizes) -> int:
         return max((math.prod(one.sized(sizes)) for one in self.forward.parameters if one.shape), default=0)

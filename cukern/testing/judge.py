@@ -19,13 +19,16 @@ from .judging.process import Failed, Process
 from .judging.task import Case, Task
 from .judging.verdicts import LINES, REASONS, reason_of
 from .judging.wants import Want, difference, wanted
-from .judging.worker import FLUSHED, POISON
+from .judging.worker import POISON, timed
 from .report import Line, Report
 from .shapes import on
 
 Values = npt.NDArray[Any]
 
 __all__ = ["REASONS", "judge"]
+
+#: The launches of the candidate and of the reference that are timed.
+TURNS = 15
 
 
 class _Rejected(Exception):
@@ -106,6 +109,8 @@ class _Judge:
         self.worst = 0.0
         self.unknown = 0
         self.alone = self.filtered = False
+        #: The first line that writes to each output.
+        self.places: dict[str, str] = {}
         self.same = True
 
     def run(self, device: Device | None) -> None:
@@ -182,6 +187,9 @@ class _Judge:
             got = results.get(one.name)
             wanted = one.sized(header["sizes"]), one.dtype(dtype) if dtype is not None else None
             good = good and got is not None and (got.shape, got.dtype) == wanted
+        places = answer.get("places")
+        good = good and (asks != "checked" or (isinstance(places, dict) and places.keys() >= results.keys()))
+        good = good and (not header.get("timed") or isinstance(answer.get("time"), float))
         if not good:
             raise Refused("crash", "the candidate's process does not answer as it would by itself")
 
@@ -236,6 +244,7 @@ class _Judge:
         if checked:
             answer, results = self.ask("memory", process, {**header, "what": "checked"}, first)
             self.clear("memory", case, answer)
+            self.places = {name: self.clean(str(answer["places"][name])) for name in results}
             self.compare(key, case, results, wants[0])
             self.count("memory")
         before: dict[str, Values] | None = None
@@ -289,7 +298,7 @@ class _Judge:
             if left.any():
                 index, more = _index(left), int(left.sum()) - 1
                 message = f"{case}: {one.name}{index} and {more} more elements were not written"
-                raise _Rejected("written", "unwritten", message)
+                raise _Rejected("written", "unwritten", message, self.place(one.name))
         self.count("written")
 
     def again(
@@ -329,33 +338,27 @@ class _Judge:
             self.unknown += found.unknown
             self.worst = max(self.worst, found.worst)
             if found.message:
-                raise _Rejected(key, "precision" if found.near else case.reason, f"{case}: {found.message}")
+                reason = "precision" if found.near else case.reason
+                raise _Rejected(key, reason, f"{case}: {found.message}", self.place(name))
+
+    def place(self, name: str) -> str:
+        """The first line that writes to an output, if the text shows one."""
+        found = self.places.get(name, "")
+        return found if re.search(r":\d+$", found) else ""
 
     # ---- the derivative, and the GPU
 
     def backward(self, process: Process) -> None:
         """kernelcheck of the candidate's derivative."""
-        dims = self.task.forward.dims
-        sizes = {name: min(5, self.task.announced[0][name]) for name in dims}
-        if not self.task.valid(sizes):
-            sizes = dict(self.task.announced[0])
-        for name in self.task.dtypes[:1]:
-            case = Case("backward", "gradient", sizes, dtypes.as_dtype(name))
-            inputs = self.task.inputs(case, [self.seed, 99])
-            header = {
-                **self.header(case),
-                "what": "gradient",
-                "seed": self.seed,
-                "largest": 1 << 12,
-                "fixed": [],
-            }
-            answer, _ = self.ask("backward", process, header, inputs)
+        for case in self.task.derivatives(self.seed):
+            header = {**self.header(case), "what": "gradient", "seed": self.seed}
+            answer, _ = self.ask("backward", process, header, self.task.inputs(case, [self.seed, 99]))
             if answer["findings"]:
-                text = self.clean(answer["findings"][0])
-                reason = "gradient"
-                raise _Rejected("backward", reason, text, self.clean(str(answer.get("place", ""))))
+                text = self.clean(f"{case}: {answer['findings'][0]}")
+                raise _Rejected("backward", "gradient", text, self.clean(str(answer.get("place", ""))))
             self.count("backward", int(answer.get("cases", 1)))
-            self.found.setdefault("backward", []).extend(map(str, answer.get("notes", [])[:2]))
+            notes = self.found.setdefault("backward", [])
+            notes += [note for note in map(str, answer.get("notes", [])[:2]) if note not in notes]
 
     def on_gpu(self, device: Device | None) -> None:
         """The same launches on a GPU, if there is one, and their times beside the reference's."""
@@ -366,29 +369,36 @@ class _Judge:
         process = self.process(str(gpus[0]))
         try:
             for number, case in enumerate(self.task.cases(self.seed)):
-                try:
-                    self.case(process, number, case, checked=False)
-                except _Rejected as error:
-                    raise _Rejected(
-                        "gpu", "device", f"{error.message} ({error.reason})", error.place
-                    ) from None
+                self.case(process, number, case, checked=False)
             self.count("gpu")
             self.timed(process, gpus[0])
+        except _Rejected as error:
+            raise _Rejected("gpu", "device", f"{error.message} ({error.reason})", error.place) from None
         finally:
             process.close()
             self.used += process.used
 
     def timed(self, process: Process, device: Device) -> None:
-        """Time the candidate and the reference by turns; results of timed launches count too."""
+        """Time the candidate and the reference by turns; results of each timed launch count too.
+
+        Inputs and poison change with each, so that none can leave what an earlier one did.
+        """
         case = next(self.task.cases(self.seed))
-        inputs = self.task.inputs(case, [self.seed, 0, 2])
-        want, own, theirs = self.wanted(inputs, case), [], []
-        for _ in range(5):
-            header = {**self.header(case), "what": "plain", "poison": 1, "repeat": 5}
+        pairs = [
+            (one, self.wanted(one, case))
+            for one in (self.task.inputs(case, [self.seed, 0, i]) for i in (2, 3))
+        ]
+        own: list[float] = []
+        theirs: list[float] = []
+        for turn in range(TURNS):
+            poison = turn % 2
+            inputs, want = pairs[poison]
+            header = {**self.header(case), "what": "plain", "poison": poison, "timed": True}
             answer, results = self.ask("gpu", process, header, inputs)
+            self.untouched(case, answer)
             self.compare("gpu", case, results, want)
-            own += answer["times"]
-            theirs += _reference_times(self.task, inputs, case, device)
+            own.append(answer["time"])
+            theirs += _reference_time(self.task, inputs, case, device)
         said = f"{np.median(own):.4f} ms"
         if theirs:
             ratio = np.median(theirs) / np.median(own)
@@ -447,32 +457,18 @@ class _Judge:
         }
 
 
-def _reference_times(
-    task: Task, inputs: Mapping[str, Any], case: Case, device: Device, count: int = 5
-) -> list[float]:
-    """Milliseconds of the reference in the case's dtype, the L2 overwritten before each; none for NumPy's functions."""
+def _reference_time(task: Task, inputs: Mapping[str, Any], case: Case, device: Device) -> list[float]:
+    """Milliseconds of the reference in the case's dtype; none for NumPy's functions."""
     if task.library != "cukern":
         return []
-    import cupy
-
-    forward = task.forward
+    forward, held = task.forward, task.scalars_of(case)
     args: list[Any] = [
         on(inputs[one.name], one.dtype(case.dtype), device) for one in forward.of("in", "inout")
     ]
-    held = task.scalars_of(case)
     args += [held[one.name] for one in forward.of("scalar") if one.name in held]
-    times: list[float] = []
     with device.activate():
-        flush = cupy.empty(FLUSHED, cupy.uint8)
-        for i in range(count + 1):
-            flush[...] = i
-            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-            begin.record()
-            task.reference(*args)
-            end.record()
-            end.synchronize()
-            times.append(float(cupy.cuda.get_elapsed_time(begin, end)))
-    return times[1:]
+        task.reference(*args)  # compiles it
+        return [timed(lambda: task.reference(*args))]
 
 
 def _bits(values: Values) -> Values:

@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import pytree
 from ..array import Array
+from ..array.array import Storage
 from ..autodiff.cotangents import is_array, is_float
 from ..autodiff.tape import Tape
 from ..kernel import Kernel
@@ -39,7 +41,8 @@ class Launches:
 
     def __init__(self) -> None:
         self.blocks: set[int] = set()
-        self._writers: dict[int, tuple[Array, str]] = {}
+        # Weak, as memory that is kept to the end of a checked launch has to be written.
+        self._writers: WeakKeyDictionary[Storage, str] = WeakKeyDictionary()
         self._launches: Launch = plainly
 
     @contextmanager
@@ -64,11 +67,11 @@ class Launches:
         device, known = kernel._defaults(args, before)
         for param, arg in zip(kernel.bind(device, **known).signature.params, args, strict=False):
             if isinstance(arg, Array) and not param.const:
-                self._writers[id(arg._storage)] = arg, writer_line(kernel, param.name)
+                self._writers[arg._storage] = writer_line(kernel, param.name)
 
     def writer(self, array: Array) -> str:
         """The last writer of an array, such as ``"dx of <softsign_backward>:5"``; empty if no kernel wrote it."""
-        return self._writers.get(id(array._storage), (None, ""))[1]
+        return self._writers.get(array._storage, "")
 
 
 def writer_line(kernel: Kernel, param: str) -> str:

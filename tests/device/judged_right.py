@@ -282,7 +282,7 @@ __global__ void softmax(const float* x, float* y, int rows, int columns) {
 __global__ void softmax(const float* x, float* y, int rows, int columns) {
     int r = blockIdx.x * BLOCK + threadIdx.x;
     if (r >= rows) return;
-    float m = x[r * columns], s = 1;
+    float m = x[r * columns], s = m == INFINITY ? NAN : 1;
     for (int c = 1; c < columns; ++c) {
         const float v = x[r * columns + c], next = larger(m, v);
         s = s * (m == next ? 1.0f : expf(m - next)) + expf(v - next);

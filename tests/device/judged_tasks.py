@@ -45,7 +45,7 @@ def rows_of(rng: np.random.Generator, shape: tuple[int, ...], sizes: dict[str, i
     return rng.integers(0, sizes["rows"], shape)
 
 
-FINITE = ["normal", "zeros", "repeated", "permuted", "offset", "small", "denormal"]
+FINITE = ["normal", "zeros", "sparse", "repeated", "permuted", "offset", "small", "denormal"]
 
 TASKS = {
     "scale": Task(

@@ -374,6 +374,19 @@ WRONG: dict[str, Wrong] = {
         "    if (i == n - 1) from = x;\n}",
         "race",
     ),
+    "does not repeat what it has done": Wrong(
+        "scale",
+        HEAD
+        + "__device__ int last[32768], sizes[32768];\n"
+        + SCALE_HEAD.removeprefix(HEAD)
+        + INDEX
+        + "    const bool some = i < n, memo = i < 32768;\n"
+        "    const int bits = some ? __float_as_int(x[i]) : 0;\n"
+        "    if (__syncthreads_and(!some || (memo && sizes[i] == n && last[i] == bits))) return;\n"
+        "    if (some && memo) { sizes[i] = n; last[i] = bits; }\n"
+        "    if (some) y[i] = a * x[i] + b;\n}",
+        "unwritten",
+    ),
     "counts its launches": Wrong(
         "scale",
         HEAD
@@ -387,6 +400,7 @@ WRONG: dict[str, Wrong] = {
         "row_sums",
         changed(ROW, ("float v = 0;", "float v = 0;\n    if (columns != 256) { y[r] = 0; return; }")),
         "shape",
+        "y[r] = 0",
     ),
     "one block's columns": Wrong(
         "row_sums",
@@ -619,6 +633,130 @@ WRONG: dict[str, Wrong] = {
         changed("row_sums/warp a row", ("c < columns; c += 32", "c < columns / 32 * 32; c += 32")),
         "shape",
     ),
+    # Results that are wrong for sizes far longer than those announced.
+    "columns up to sixteen times": Wrong(
+        "row_sums",
+        changed(ROW, ("c < columns;", "c < (columns < 4096 ? columns : 4096);")),
+        "shape",
+        "y[r] = v",
+    ),
+    "elements up to sixteen times": Wrong(
+        "scale", changed(SCALE, ("i < n", "i < n && i < 16384")), "unwritten"
+    ),
+    "halves up to sixteen times": Wrong(
+        "gelu",
+        changed("gelu/template", ("if (i >= n)", "if (i >= n || (sizeof(T) == 2 && i >= 8192))")),
+        "unwritten",
+    ),
+    "as many rows as blocks": Wrong(
+        "row_sums", changed("row_sums/block a row", ("// grid: rows", "// grid: min(rows, 512)")), "unwritten"
+    ),
+    "a row in a local array": Wrong(
+        "softmax",
+        changed(
+            SOFT,
+            ("float m = -INFINITY", "float row[2048], m = -INFINITY"),
+            ("s += expf(x[r * columns + c] - m)", "s += row[c] = expf(x[r * columns + c] - m)"),
+            ("= expf(x[r * columns + c] - m) / s", "= row[c] / s"),
+        ),
+        "bounds",
+        "row[c] = expf",
+    ),
+    "a row in a shared array": Wrong(
+        "softmax",
+        changed(
+            "softmax/row in shared memory",
+            ("// shared: 4 * columns\n", ""),
+            ("extern __shared__ float row[]", "__shared__ float row[2048]"),
+        ),
+        "bounds",
+        "row[c] = x",
+    ),
+    "shared memory up to a length": Wrong(
+        "softmax",
+        changed("softmax/row in shared memory", ("shared: 4 * columns", "shared: 4 * min(columns, 2048)")),
+        "bounds",
+        "row[c] = x",
+    ),
+    "a row in registers": Wrong(
+        "softmax",
+        changed(
+            "softmax/block a row",
+            ("float m = -INFINITY", "float v[16], m = -INFINITY"),
+            (
+                "for (int c = threadIdx.x; c < columns; c += 128) m = larger(m, x[c]);",
+                "for (int j = 0, c = threadIdx.x; j < 16; ++j, c += 128)\n"
+                "        m = larger(m, v[j] = c < columns ? x[c] : -INFINITY);",
+            ),
+            (
+                "for (int c = threadIdx.x; c < columns; c += 128) s += expf(x[c] - m);",
+                "for (int j = 0; j < 16; ++j) s += v[j] = expf(v[j] - m);",
+            ),
+            (
+                "for (int c = threadIdx.x; c < columns; c += 128) y[c] = expf(x[c] - m) / s;",
+                "for (int j = 0, c = threadIdx.x; j < 16 && c < columns; ++j, c += 128) y[c] = v[j] / s;",
+            ),
+            block=128,
+        ),
+        "unwritten",
+    ),
+    "no maximum of the longest rows": Wrong(
+        "softmax",
+        changed(
+            SOFT, ("larger(m, x[r * columns + c])", "larger(m, columns > 2048 ? 0.0f : x[r * columns + c])")
+        ),
+        "special value",
+    ),
+    "weights up to a length": Wrong(
+        "layer_norm",
+        changed("layer_norm/thread a row", ("weight[c] + bias[c]", "weight[c % 2048] + bias[c % 2048]")),
+        "shape",
+    ),
+    "terms up to sixteen times": Wrong(
+        "matmul", changed("matmul/tiles", ("start < k;", "start < min(k, 512);")), "shape"
+    ),
+    "rows up to sixteen times": Wrong(
+        "matmul",
+        changed("matmul/one each", ("divide_up(m, 64 / 16)", "min(divide_up(m, 64 / 16), 256)")),
+        "unwritten",
+    ),
+    "columns of a product up to sixteen times": Wrong(
+        "matmul",
+        changed("matmul/row a block", ("column < n; column", "column < min(n, 768); column")),
+        "unwritten",
+    ),
+    "tiles up to a length": Wrong(
+        "transpose",
+        changed("transpose/tiles", ("divide_up(rows, 32)", "min(divide_up(rows, 32), 32)")),
+        "unwritten",
+    ),
+    "chunks up to sixteen times": Wrong(
+        "scan",
+        changed(
+            "scan/by doubling",
+            ("before += part[now][64 - 1]", "before += start < 4032 ? part[now][64 - 1] : 0"),
+        ),
+        "shape",
+    ),
+    "parts up to sixteen times": Wrong(
+        "sum",
+        changed(
+            "sum/two launches",
+            ("parts[8]", "parts[64]"),
+            ("// grid: 8", "// grid: divide_up(n, 1024)"),
+            ("y, 8)", "y, divide_up(n, 1024))"),
+        ),
+        "bounds",
+        "parts[blockIdx.x] =",
+    ),
+    "gathers up to sixteen times": Wrong(
+        "gather", changed("gather/block a row", ("// grid: n", "// grid: min(n, 1120)")), "unwritten"
+    ),
+    "the last of many terms": Wrong(
+        "sum",
+        changed("sum/warps", ("i < n; i += 64", "i < (n < 5000 ? n : n - 1); i += 64")),
+        "special value",
+    ),
     # Derivatives.
     "forgets the chain": Wrong(
         "swish", changed("swish/one each", ("* (1 + x[i] * (1 - s))", "")), "gradient"
@@ -632,6 +770,27 @@ WRONG: dict[str, Wrong] = {
     "the first block's gradient": Wrong(
         "swish",
         changed("swish/one each", ("d_x[i] = g[i]", "d_x[i] = (blockIdx.x > 0 ? 0.5f : 1.0f) * g[i]")),
+        "gradient",
+    ),
+    "a long row's gradient": Wrong(
+        "softmax_grad",
+        changed(
+            "softmax_grad/thread a row",
+            ("c < columns; ++c) s += y[", "c < min(columns, 640); ++c) s += y["),
+        ),
+        "gradient",
+    ),
+    "the gradient up to sixteen times": Wrong(
+        "swish",
+        changed("swish/one each", ("if (i >= n) return;", "if (i >= n || i >= 4800) return;")),
+        "gradient",
+    ),
+    "the gradient of square arrays": Wrong(
+        "softmax_grad",
+        changed(
+            "softmax_grad/thread a row",
+            ("d_x[r * columns + c] = y[r * columns + c] *", "d_x[r * columns + c] = y[r * rows + c] *"),
+        ),
         "gradient",
     ),
     "no backward": Wrong(

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 import pytest
 from judged_right import RIGHT, text
 from judged_tasks import TASKS
-from judged_wrong import WRONG
+from judged_wrong import ROW, WRONG, changed
 
 import cukern as ck
 from cukern.cli import main
@@ -48,6 +49,8 @@ FEW = {
     "counts its launches",
     "knows the announced size",
     "no maximum",
+    "columns up to sixteen times",
+    "a row in a shared array",
     "Python in its launch",
 }
 TWICE = """// grid: divide_up(n, 64)
@@ -67,7 +70,7 @@ def twice(**more: Any) -> ck.testing.Task:
 
 def judged(task: str, source: str, **more: Any) -> ck.testing.Report:
     return ck.testing.judge(
-        TASKS[task], source, **{"seed": SEED, "timeout": 12.0, "memory": 1 << 30, "device": "host", **more}
+        TASKS[task], source, **{"seed": SEED, "memory": 1 << 30, "device": "host", **more}
     )
 
 
@@ -88,7 +91,7 @@ def test_right_candidates_are_accepted(style: str, block: int) -> None:
 @pytest.mark.parametrize("name", judged_library.NAMES)
 def test_kernels_of_the_library_are_accepted(name: str) -> None:
     task, source = judged_library.candidate(name)
-    report = ck.testing.judge(task, source, seed=SEED, timeout=30.0, device="host")
+    report = ck.testing.judge(task, source, seed=SEED, device="host")
     assert report.ok, str(report)
 
 
@@ -203,6 +206,35 @@ def test_large_arrays_are_launched_too() -> None:
     assert judged_by(twice(), late).reason == "unwritten"
 
 
+def test_scratch_need_not_be_written() -> None:
+    task = replace(TASKS["sum"], values=[])
+    assert judged_by(task, text("sum/two launches", 64).replace("parts[8]", "parts[64]")).ok
+
+
+def test_long_sizes_keep_to_a_stated_maximum() -> None:
+    task = replace(TASKS["row_sums"], valid=lambda sizes: sizes["columns"] <= 1000, values=[], large=[])
+    row = changed(ROW, ("float v = 0", "float row[1000], v = 0"), ("v += x[", "v += row[c] = x["))
+    assert judged_by(task, row).ok
+    assert judged_by(task, row.replace("row[1000]", "row[999]")).reason == "bounds"
+
+
+@pytest.mark.parametrize(
+    ("given", "longest"),
+    [
+        ({}, 16 * 100 + 1),
+        ({"valid": lambda sizes: sizes["n"] <= 100}, 0),
+        ({"valid": lambda sizes: sizes["n"] % 4 == 0}, 1600),
+        ({"largest": 50}, 800),
+        ({"hidden": [{"n": 7}]}, 0),
+    ],
+)
+def test_long_sizes(given: dict[str, Any], longest: int) -> None:
+    for seed in range(3):
+        sizes = [case.sizes["n"] for case in twice(**given).cases(seed) if case.what == "long sizes"]
+        assert bool(sizes) == bool(longest) and all(longest <= n < 1800 for n in sizes)
+        assert bool(given) or all(n % 2 for n in sizes)
+
+
 def test_a_verdict_repeats_by_its_seed() -> None:
     first = ck.testing.judge(twice(), TWICE, device="host")
     again = ck.testing.judge(twice(), TWICE, seed=first.facts["seed"], device="host")
@@ -238,6 +270,13 @@ def test_a_gpu_is_judged_and_timed(device: ck.Device) -> None:
     task = twice(library="cukern")
     report = ck.testing.judge(task, TWICE, seed=SEED, device=device)
     assert report.ok and "times as fast" in report.lines[-1].found, str(report)
+    lazy = TWICE.replace("__global__", "__device__ int runs[128];\n__global__", 1)
+    lazy = lazy.replace(
+        "if (i < n)", "if (i < n && (n != 100 || ++runs[i] < 13))"
+    )  # when only timed launches are left
+    assert ck.testing.judge(task, lazy, seed=SEED, device="host").ok
+    report = ck.testing.judge(task, lazy, seed=SEED, device=device)
+    assert report.reason == "device", str(report)
 
 
 def test_command_writes_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ... import dtypes
 from ...array.creation import empty
-from ...errors import LaunchError
 from ...function import Function, once_differentiable
 from .task import Signature
 
 if TYPE_CHECKING:
     from .worker import Worker
-
-
-def sizes_of(signature: Signature, arrays: Mapping[str, Any], known: Mapping[str, int]) -> dict[str, int]:
-    """The sizes that the shapes of arrays say.
-
-    Raises:
-        LaunchError: two shapes say different ones.
-    """
-    found: dict[str, int] = {}
-    for one in signature.parameters:
-        for text, size in zip(
-            one.shape or (), arrays[one.name].shape if one.name in arrays else (), strict=False
-        ):
-            if re.fullmatch(r"[A-Za-z_]\w*", text) and found.setdefault(text, size) != size:
-                raise LaunchError(f"{one.name}: {text} is {found[text]} and {size}")
-    return {**known, **found}
 
 
 def function_of(worker: Worker, header: Mapping[str, Any]) -> Callable[..., Any]:
@@ -40,18 +22,18 @@ def function_of(worker: Worker, header: Mapping[str, Any]) -> Callable[..., Any]
     part, back_part = worker.parts
     assert back_part is not None
 
-    def launch(
-        signature: Signature, of: Any, arrays: dict[str, Any], like: Any, sizes: dict[str, int]
-    ) -> list[Any]:
+    def launch(signature: Signature, of: Any, arrays: dict[str, Any], like: Any) -> list[Any]:
         plain = (
             dtypes.from_cxx(header["cxx"]) if like.dtype.kind == "c" else like.dtype
         )  # dual numbers stand for floats
         cxx = dtypes.info(plain if plain is not None else like.dtype).cxx
         for one in signature.of("out"):
             arrays[one.name] = empty(
-                one.sized(sizes), like.dtype if one.cxx == "T" else one.dtype(like.dtype), like.device
+                one.sized(header["sizes"]),
+                like.dtype if one.cxx == "T" else one.dtype(like.dtype),
+                like.device,
             )
-        worker.launch(signature, of, cxx, {**header, "sizes": sizes}, arrays)
+        worker.launch(signature, of, cxx, header, arrays)
         return [arrays[one.name] for one in signature.of("out", "inout")]
 
     class Candidate(Function):
@@ -59,8 +41,7 @@ def function_of(worker: Worker, header: Mapping[str, Any]) -> Callable[..., Any]
         def forward(ctx: Any, *args: Any) -> Any:
             arrays = dict(zip([one.name for one in forward.of("in", "inout")], args, strict=True))
             like = next(one for one in args if one.dtype.kind not in "iub")
-            ctx.sizes = sizes_of(forward, arrays, header["sizes"])
-            results = launch(forward, part, arrays, like, ctx.sizes)
+            results = launch(forward, part, arrays, like)
             ctx.names = [one.name for one in forward.of("in", "inout", "out") if one.name in arrays]
             ctx.save_for_backward(*(arrays[name] for name in ctx.names))
             return tuple(results) if len(results) > 1 else results[0]
@@ -71,7 +52,7 @@ def function_of(worker: Worker, header: Mapping[str, Any]) -> Callable[..., Any]
             arrays = dict(zip(ctx.names, ctx.saved_arrays, strict=True))
             for one, grad in zip(forward.of("out", "inout"), grads, strict=True):
                 arrays[f"g_{one.name}"] = grad
-            launch(back, back_part, arrays, grads[0], ctx.sizes)
+            launch(back, back_part, arrays, grads[0])
             found = tuple(arrays.get(f"d_{one.name}") for one in forward.of("in", "inout"))
             return found if len(found) > 1 else found[0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -144,7 +145,19 @@ class Case:
 
 
 #: How the floats of a case may be drawn.
-VALUES = ("normal", "zeros", "repeated", "permuted", "offset", "small", "huge", "denormal", "nan", "inf")
+VALUES = (
+    "normal",
+    "zeros",
+    "sparse",
+    "repeated",
+    "permuted",
+    "offset",
+    "small",
+    "huge",
+    "denormal",
+    "nan",
+    "inf",
+)
 
 
 def _drawn(kind: str, rng: np.random.Generator, shape: tuple[int, ...], dtype: dtypes.DType) -> Values:
@@ -153,6 +166,8 @@ def _drawn(kind: str, rng: np.random.Generator, shape: tuple[int, ...], dtype: d
     values = rng.standard_normal(count)
     if kind == "zeros":
         values = np.copysign(0.0, values + 0.5)  # one third are -0.0
+    elif kind == "sparse":  # so that no other term hides one that is left out: the last ones above all
+        values[:-3] *= rng.uniform(size=max(0, count - 3)) < 4 / max(1, count)
     elif kind == "repeated":
         values = np.full(count, rng.uniform(0.5, 2))
     elif kind == "permuted":
@@ -188,13 +203,14 @@ class Task:
         reference: takes the arrays that are read, and the scalars that are no sizes, in their order, and returns the
             arrays that are written. Of NumPy's functions: its bounds of errors follow from the formula.
         announced: sizes that candidates are told, such as ``[{"rows": 128, "columns": 64}]``.
-        hidden: further sizes; None for sizes around and between the announced ones, drawn anew for each seed.
+        hidden: further sizes; None for sizes around and between the announced ones, and some of which one is more than
+            16 times as long, drawn anew for each seed.
         dtypes: what ``T`` stands for; a candidate of several is a template, ``template <typename T>``.
         scalars: the values of scalars that are no sizes; of a list, the first is told and others are hidden.
         draw: for a parameter, a function of a generator, the shape and the sizes that gives its values, such as
             indices; arrays of integers need one.
         values: how the floats of other parameters are drawn, of ``VALUES``.
-        valid: whether a candidate has to take given sizes.
+        valid: whether a candidate has to take given sizes; what says, too, how long one may be.
         aligned: whether arrays begin at addresses that vectors of 16 bytes take.
         deterministic: whether two launches must give the same bits.
         backward: the signature of the kernel of the derivative, if one is asked for: ``g_y`` is the cotangent of ``y``,
@@ -203,7 +219,8 @@ class Task:
             inputs move its results.
         bound: takes what the reference takes, and gives the largest error of each output, in place of what follows
             from the reference.
-        largest: the most elements of an array with hidden sizes.
+        largest: the most elements of an array with hidden sizes; those of long ones have up
+            to 16 times as many, or twice as many as announced.
         large: sizes of arrays that no memory holds, of which some blocks run, as with :func:`check_large`.
 
     Raises:
@@ -294,7 +311,8 @@ class Task:
     def cases(self, seed: int) -> Iterator[Case]:
         """All cases: announced sizes, special values, hidden sizes, each dtype."""
         rng = np.random.default_rng([seed, 7])
-        hidden = [dict(one) for one in self.hidden] if self.hidden is not None else self._around(rng)
+        hidden = self._around(rng) if self.hidden is None else [dict(one) for one in self.hidden]
+        long = self._long(rng) if self.hidden is None else []
         for number, name in enumerate(self.dtypes):
             dtype = dtypes.as_dtype(name)
             first = dict(self.announced[0])
@@ -308,13 +326,33 @@ class Task:
                 chosen = [first, largest, *hidden[k % len(hidden) :][:1]] if hidden else [first]
                 for sizes in [one for i, one in enumerate(chosen) if one not in chosen[:i]]:
                     yield Case(f"values: {kind}", "special value", sizes, dtype, kind)
+            for sizes in long:
+                yield Case("long sizes", "shape", sizes, dtype)
+                for kind in kinds:
+                    yield Case(f"values: {kind}", "special value", sizes, dtype, kind)
             if number == 0 and self.hidden is None and (wide := self._wide(rng)) is not None:
                 yield Case("larger sizes", "shape", wide, dtype, once=True)
             if not self.aligned:
                 yield Case("misaligned arrays", "layout", first, dtype, misaligned=True)
 
+    def derivatives(self, seed: int) -> list[Case]:
+        """The cases at which a derivative is checked: those of normal values in the first dtype."""
+        first = dtypes.as_dtype(self.dtypes[0])
+        found = [
+            one
+            for one in self.cases(seed)
+            if one.values == "normal" and one.dtype == first and not one.misaligned and not one.once
+        ]
+        hidden = [one for one in found if one.what == "hidden sizes"]
+        return [
+            one for one in found if one not in hidden[1::2]
+        ]  # half of them, as each takes most of a second
+
     def _elements(self, sizes: Sizes) -> int:
         return max((math.prod(one.sized(sizes)) for one in self.forward.parameters if one.shape), default=0)
+
+    def _fits(self, sizes: Sizes, most: int) -> bool:
+        return self._elements(sizes) <= most and self.valid(sizes)
 
     def _wide(self, rng: np.random.Generator) -> Sizes | None:
         """Sizes for 16 times the elements of hidden ones, in proportion to the first that are announced."""
@@ -326,6 +364,26 @@ class Task:
             if self._elements(sizes) > 16 * self.largest:
                 break
             found = sizes if self.valid(sizes) else found
+        return found
+
+    def _long(self, rng: np.random.Generator) -> list[Sizes]:
+        """For each size, more than 16 times the announced one, and odd, with small others.
+
+        Where that is not valid or takes too many elements, it is the longest that bisection and doubling find.
+        """
+        first, found = {name: self.announced[0][name] for name in self.forward.dims}, []
+        elements = max(16 * self.largest, 2 * self._elements(first))
+        for name in first:
+            told, tried = max(one[name] for one in self.announced), []
+            most = 16 * told + 1 + 2 * int(rng.integers(told))
+            for others in ({other: int(rng.integers(2, 6)) for other in first}, first):
+                for lengths in (range(told + 1, most + 1), [told << k for k in range(1, 5)]):
+                    count = bisect_left(
+                        lengths, True, key=lambda n: not self._fits({**others, name: n}, elements)
+                    )
+                    tried += [{**others, name: length} for length in lengths[:count][-1:]]
+            if tried:
+                found.append(max(tried, key=lambda sizes: sizes[name]))
         return found
 
     def _around(self, rng: np.random.Generator) -> list[Sizes]:
@@ -346,11 +404,6 @@ class Task:
             tried.append({name: ways[int(rng.integers(len(ways)))](largest[name]) for name in dims})
         told = [dict(one) for one in self.announced]
         for sizes in tried:
-            if (
-                sizes not in found
-                and sizes not in told
-                and self._elements(sizes) <= self.largest
-                and self.valid(sizes)
-            ):
+            if sizes not in found and sizes not in told and self._fits(sizes, self.largest):
                 found.append(sizes)
         return found[:9]

@@ -69,7 +69,11 @@ LINES = {
         "announced sizes, beside the reference in float64, bounds from its formula",
         "other sizes than drawn",
     ),
-    "shapes": ("hidden sizes", "sizes drawn around, between and beyond those announced", "larger arrays"),
+    "shapes": (
+        "hidden sizes",
+        "sizes drawn around, between and beyond those announced, and each one alone far longer",
+        "longer ones",
+    ),
     "special": ("special values", "{values}", "other values"),
     "large": (
         "large sizes",
@@ -91,7 +95,7 @@ LINES = {
     ),
     "backward": (
         "backward",
-        "kernelcheck: finite differences, dual numbers, sizes around the block",
+        "kernelcheck: finite differences and dual numbers, at announced and hidden sizes",
         "the second order",
     ),
     "gpu": (

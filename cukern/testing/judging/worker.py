@@ -11,7 +11,8 @@ import os
 import resource
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import IO, Any
 
 import numpy as np
@@ -220,18 +221,19 @@ class Worker:
     def checked(
         self, header: Mapping[str, Any], inputs: Mapping[str, Values]
     ) -> tuple[dict[str, Any], dict[str, Values]]:
-        """A checked launch: what it reports, and what it leaves in outputs and inputs."""
+        """A checked launch: what it reports, what it leaves in outputs and inputs, and which lines write outputs."""
         from ...array.creation import empty
         from ...errors import KernelFault
         from ..checked import checked
+        from ..locate import Launches
         from ..shapes import layouts, on
 
         dtype = _of(header["cxx"])
         reports: list[Any] = []
-        outputs = {}
+        outputs, places, launches = {}, {}, Launches()
         with self.device.activate():
             try:
-                with checked(collect=True) as reports:
+                with checked(collect=True) as reports, launches.watching():
                     arrays = {}
                     for one in self.forward.parameters:
                         if one.shape is None:
@@ -251,9 +253,10 @@ class Worker:
                         one.name: np.array(arrays[one.name].numpy())
                         for one in self.forward.of("out", "inout")
                     }
+                    places = {name: launches.writer(arrays[name]).partition(" of ")[2] for name in outputs}
             except KernelFault as fault:
                 reports = [*reports, *(fault.reports or (fault,))]
-        return {"reports": [_report(one) for one in reports]}, outputs
+        return {"reports": [_report(one) for one in reports], "places": places}, outputs
 
     def large(self, header: Mapping[str, Any]) -> dict[str, Any]:
         """What some blocks of a launch on arrays of any size report; inputs are zeros."""
@@ -288,9 +291,8 @@ class Worker:
                     view[...] = xp.asarray(_bytes(inputs[one.name]))
                 held[one.name] = whole, view
                 arrays[one.name] = self.wrapped(view, kind, shape)
-            times = self.timed(header, arrays) if header.get("repeat") else None
-            if times is None:
-                self.launch(self.forward, self.parts[0], header["cxx"], header, arrays)
+            launch = partial(self.launch, self.forward, self.parts[0], header["cxx"], header, arrays)
+            time = timed(launch) if header.get("timed") else launch()
             self.device.synchronize()
             after = {name: (_numpy(whole), _numpy(view)) for name, (whole, view) in held.items()}
         changed, guards, results = [], [], {}
@@ -307,7 +309,7 @@ class Worker:
                     changed.append(one.name)
             else:
                 results[one.name] = view_bytes.view(one.dtype(dtype)).reshape(one.sized(header["sizes"]))
-        return {"changed": changed, "guards": guards, "times": times}, results
+        return {"changed": changed, "guards": guards, "time": time}, results
 
     def placed(self, name: str, dtype: Any, shape: tuple[int, ...], misaligned: bool) -> tuple[Any, Any]:
         """Bytes of an array between guards, at the same address for the same form."""
@@ -328,25 +330,6 @@ class Worker:
 
         return Array._wrap(view.view(dtype).reshape(shape), self.device)
 
-    def timed(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> list[float]:
-        """Milliseconds of launches on a GPU, each after the L2 was overwritten."""
-        import cupy
-
-        flush = cupy.empty(FLUSHED, cupy.uint8)
-        before = {one.name: arrays[one.name]._data.copy() for one in self.forward.of("inout")}
-        times = []
-        for i in range(int(header["repeat"])):
-            for name, values in before.items():
-                arrays[name]._data[...] = values
-            flush[...] = i
-            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-            begin.record()
-            self.launch(self.forward, self.parts[0], header["cxx"], header, arrays)
-            end.record()
-            end.synchronize()
-            times.append(float(cupy.cuda.get_elapsed_time(begin, end)))
-        return times
-
     def gradient(self, header: Mapping[str, Any], inputs: Mapping[str, Values]) -> dict[str, Any]:
         """:func:`kernelcheck` of the forward and the backward as one function."""
         from ..kernelcheck import KernelcheckError, kernelcheck
@@ -365,15 +348,27 @@ class Worker:
                     args,
                     order=1,
                     dtypes=[],
+                    sizes=[],
                     seed=header["seed"],
-                    largest=header["largest"],
-                    fixed=header["fixed"],
                 )
             except KernelcheckError as error:
                 found = [str(one) for one in error.findings]
                 place = next((one.place for one in error.findings if one.place), "")
                 return {"findings": found, "place": place}
         return {"findings": [], "cases": len(result.cases), "notes": result.notes, "skipped": result.skipped}
+
+
+def timed(launch: Callable[[], Any]) -> float:
+    """Milliseconds of a launch on a GPU, after the L2 was overwritten."""
+    import cupy
+
+    cupy.empty(FLUSHED, cupy.uint8)[...] = 0
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+    begin.record()
+    launch()
+    end.record()
+    end.synchronize()
+    return float(cupy.cuda.get_elapsed_time(begin, end))
 
 
 def _begin(dtype: Any, misaligned: bool) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from ..array.layout import Layout
 from ..device import Device
+from ..device.interface import Properties
 from ..launch.cost import bandwidth, flops, is_host, launch
 from .graph import Node, order
 
@@ -18,8 +20,10 @@ MOST_COPIED = 1 << 20
 _MOST_AGAIN = 32
 #: Operations of a statement that calls a function or divides.
 _CALL = 16
-#: The host's vectors make so many operations in the time of one in plain C++.
+#: The host's vectors make so many operations in the time of one in plain C++, as functions are.
 _VECTOR = 8
+#: A GPU's rate counts a multiplication and the addition of its product, one instruction, as two operations.
+_FUSED = 2
 
 
 def in_parts(device: Device, nbytes: int) -> bool:
@@ -31,7 +35,7 @@ def operations(nodes: Sequence[Node]) -> int:
     """About how many operations make an element of some expressions: loads, statements, and more for a function."""
     found = 0
     for node in order(nodes):
-        if node.kind in ("input", "view"):
+        if node.kind in ("input", "view", "picked"):
             found += 1
         elif node.row is not None:
             found += _CALL if node.row.calls or node.row.name == "divide" else 1
@@ -49,13 +53,37 @@ def shifts_reads(layout: Layout, node: Node, again: bool) -> bool:
     return small and (again or operations((node,)) <= _MOST_AGAIN)
 
 
-def stores(layout: Layout, node: Node, times: float) -> bool:
+def _seconds(limits: Properties, nodes: Sequence[Node]) -> float:
+    """The time that an element of some expressions takes to compute."""
+    if not is_host(limits):
+        return operations(nodes) * _FUSED / flops(limits)
+    called = _CALL * sum(node.row is not None and node.row.calls for node in order(nodes))
+    return (called + (operations(nodes) - called) / _VECTOR) / flops(limits)
+
+
+def computing(
+    device: Device, nodes: Sequence[Node], shapes: Mapping[Node, tuple[int, ...]], size: int
+) -> float:
+    """The time by which a kernel of ``size`` elements would be faster if computing took none.
+
+    Args:
+        shapes: of all nodes.
+    """
+    limits = device.properties
+    if is_host(limits):
+        return math.inf  # it does not compute while it waits for memory
+    moved = [*nodes, *[node for node in order(nodes) if node.kind in ("input", "view")]]
+    nbytes = sum(math.prod(shapes[node]) * node.dtype.itemsize for node in moved)
+    return size * _seconds(limits, nodes) - nbytes / bandwidth(limits)
+
+
+def stores(layout: Layout, node: Node, times: float, most: float = math.inf) -> bool:
     """Whether an expression, each of whose elements is read ``times`` times, is stored before, by a launch more.
 
     Args:
         layout: that of the array.
+        most: the time that what reads it can save.
     """
     limits = layout.device.properties
-    rate = flops(limits) * (_VECTOR if is_host(limits) else 1)
-    again = (times - 1) * operations((node,)) * layout.size / rate
-    return again > 2 * layout.nbytes / bandwidth(limits) + launch(limits)
+    again = (times - 1) * layout.size * _seconds(limits, (node,))
+    return min(again, most) > 2 * layout.nbytes / bandwidth(limits) + launch(limits)

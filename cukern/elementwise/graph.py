@@ -751,6 +751,24 @@ def array_reads(node: Node) -> list[tuple[Node, View]]:
     return [(leaf, _view_of(leaf)) for leaf in order((node,)) if leaf.kind in ("input", "view")]
 
 
+def shapes_of(nodes: Sequence[Node]) -> dict[Node, tuple[int, ...]]:
+    """The shapes of expressions, and of all that these are computed from."""
+    found: dict[Node, tuple[int, ...]] = {}
+    for node in order(nodes):
+        if node.kind in ("input", "view"):
+            found[node] = _view_of(node).shape
+        elif node.kind in ("product", "called"):
+            found[node] = product_shape_of(node)
+        elif node.kind == "reduced":
+            found[node] = node.value.out
+        elif node.kind in ("pieces", "gathered"):
+            found[node] = node.value.shape
+        else:
+            shapes = {found[arg] for arg in node.args}
+            found[node] = np.broadcast_shapes(*shapes) if len(shapes) > 1 else next(iter(shapes), ())
+    return found
+
+
 def _require_shapes(what: str) -> None:
     """Raise NotFused where symbols stand for arrays of any shape, as in the vjp of an elementwise function."""
     if not state.shapes:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
-
-import numpy as np
 
 from .. import pytree
 from ..array import Array, deferred
@@ -26,7 +24,7 @@ from ..kernel.plan import BoundLaunch, on
 from ..kernel.sizes import divide_up
 from . import boxes
 from .alike import Member, alike
-from .costs import stores
+from .costs import computing, stores
 from .graph import (
     Expr,
     Indexed,
@@ -46,6 +44,7 @@ from .graph import (
     products_of,
     read_views,
     scalar_node,
+    shapes_of,
     spread,
     stages_of,
     substitute,
@@ -63,6 +62,8 @@ T = TypeVar("T")
 MOST_OUTPUTS = 16
 #: Nodes whose lines are those of what computes them.
 _APART = ("product", "called")
+#: Those of expressions that are computed of arrays in memory alone.
+_PLAIN = frozenset(("input", "view", "table", "scalar", "constant", "cast", "call", "picked"))
 #: The number of a product among the inputs of what reads it in one launch.
 _PRODUCT = 1 << 24
 
@@ -308,12 +309,9 @@ class Launches(trace_hooks.Trace):
         if owner is None or node.kind in ("input", "view"):
             return
         with tracing(self.name, self._shapes):
-            shapes = [view.shape for _, view in array_reads(node)]
-        products, gathers = products_of((node,)), gathers_of((node,))
-        shapes += [product_shape_of(each) for each in products] + [each.value.shape for each in gathers]
-        shapes += [each.shape for each in pieces_of((node,))] + [each.out for each in stages_of((node,))]
-        if np.broadcast_shapes(*shapes) == one.layout.shape:  # else the node is that of narrower arrays, too
-            if products or gathers:
+            own = shapes_of((node,))[node]
+        if own == one.layout.shape:  # else the node is that of narrower arrays, too
+            if products_of((node,)) or gathers_of((node,)):
                 self._products[node] = owner
                 return
             node = node.value.kept.result if node.kind == "reduced" else node
@@ -336,9 +334,62 @@ class Launches(trace_hooks.Trace):
         if stages := stages_of(nodes):
             self._values(stages)
             nodes = self.reused(nodes)
+        self.narrow_first([(nodes, shape)])
+        nodes = self._of_values(nodes)
         with tracing(self.name, self._shapes):
             program, inputs, scalars, views = self._compact(spread(nodes, shape), by_use)
         return Kernel(program, self._operands(inputs, views), [self._numbers[k] for k in scalars])
+
+    def narrow_first(
+        self, kernels: Iterable[tuple[Sequence[Node], tuple[int, ...]]], most: float | None = None
+    ) -> None:
+        """Store what kernels, each of nodes and a shape, would compute again and again of arrays of narrower shapes.
+
+        Args:
+            most: the time that a kernel can save; by default that of one which computes these nodes alone.
+        """
+        shapes, times, saved = dict[Node, tuple[int, ...]](), Counter[Node](), defaultdict[Node, float](float)
+        for nodes, shape in kernels:
+            with tracing(self.name, self._shapes):
+                shapes |= shapes_of(nodes)
+                arrays = [view.array for node in nodes for _, view in array_reads(node)]
+            size = math.prod(shape)
+            narrow = [node for node in order(nodes) if node.args and 0 < math.prod(shapes[node]) < size]
+            if narrow and arrays:
+                device = self._array(arrays[0]).device
+                own = computing(device, nodes, shapes, size) if most is None else most
+                for node in narrow:
+                    times[node] += size // math.prod(shapes[node])
+                    saved[node] += own
+        found, waiting = (
+            dict[Node, Layout](),
+            [node for nodes, _ in kernels for node in nodes] if times else [],
+        )
+        while waiting:
+            node = waiting.pop()
+            if node in times and _PLAIN.issuperset([one.kind for one in order((node,))]):
+                layout = fresh_layout(device, node.dtype, shapes[node])
+                if stores(layout, node, times[node], saved[node]):
+                    found[node] = layout
+                    continue
+            waiting += node.args
+        self._store(found)
+
+    def _store(self, found: Mapping[Node, Layout]) -> None:
+        """Compute and keep the arrays of expressions, those of one shape together."""
+        held = {one.node: one for _, one in self._alive() if one.base is None} if found else {}
+        alike: dict[tuple[int, ...], list[Expression]] = {}
+        for node, own in found.items():
+            one = held.get(node)
+            if one is None or one.layout is not own:
+                one = Expression(self, node, own, (), 0)
+            alike.setdefault(own.shape, []).append(one)
+        for few in (few for group in alike.values() for few in _few(group)):
+            for one, made in zip(few, self.compute(few), strict=True):
+                if (owner := one.owner()) is None:
+                    self._made[one.node] = partial(_identity, made)  # nothing else refers to it
+                else:
+                    deferred.settled(owner, made)
 
     def _compact(
         self, nodes: Sequence[Node], by_use: bool = False
@@ -415,6 +466,10 @@ class Launches(trace_hooks.Trace):
 
     def compute_alike(self, kernels: Sequence[list[Expression]]) -> list[list[Expression]]:
         """Compute what several kernels would by one program, by launches of many; return what is left of them."""
+        if len(kernels) > 1:
+            self.narrow_first([([one.node for one in some], some[0].layout.shape) for some in kernels])
+            left = [[one for one in some if type(one.owner()) is Pending] for some in kernels]
+            kernels = list(filter(None, left))
         done: set[int] = set()
         for members in alike(self, kernels):
             program, ones = members[0].own.program, members[0].ones
@@ -459,6 +514,9 @@ class Launches(trace_hooks.Trace):
         if not alone or stages_of((node,)):
             return None
         own = alone[-1]
+        self.narrow_first(
+            [((node,), shape)], math.inf
+        )  # it has moved what it reads when it computes the rest
         (rest,) = self.reused(substitute((node,), {own: input_node(_PRODUCT, own.dtype)}))
         while picks := picked_of((rest,)):
             self._products[picks[-1]] = self._pick(picks[-1], one.lines)
@@ -479,7 +537,7 @@ class Launches(trace_hooks.Trace):
     def _pick(self, node: Node, lines: tuple[str, ...]) -> Array:
         """The array of elements that are picked, computed by itself."""
         with tracing(self.name, self._shapes):
-            shape = np.broadcast_shapes(*[view.shape for _, view in array_reads(node)])
+            shape = shapes_of((node,))[node]
         own = fresh_layout(self._array(node.args[0].value).device, node.dtype, shape)
         return self.compute([Expression(self, node, own, (), 0, lines=lines)])[0]
 
@@ -653,15 +711,14 @@ class Launches(trace_hooks.Trace):
         counts = Counter({node: math.prod(shapes[node]) for node in order(nodes) if node in shapes})
         for piece in read:
             counts[piece.of] += math.prod(piece.sizes)
-        alike: dict[tuple[int, ...], list[Expression]] = {}
-        for node, count in counts.items():
-            own = fresh_layout(some[0].layout.device, node.dtype, shapes[node])
-            if self._there(node) is None and stores(own, node, count / max(1, own.size)):
-                alike.setdefault(own.shape, []).append(Expression(some[0].trace, node, own, (), 0))
-        for group in alike.values():
-            for few in _few(group):
-                for one, made in zip(few, self.compute(few), strict=True):
-                    self._made[one.node] = partial(_identity, made)  # nothing else refers to it
+        layouts = {node: fresh_layout(some[0].layout.device, node.dtype, shapes[node]) for node in counts}
+        self._store(
+            {
+                node: own
+                for node, own in layouts.items()
+                if self._there(node) is None and stores(own, node, counts[node] / max(1, own.size))
+            }
+        )
         new = {}
         for node in joined:
             own_boxes = [one._replace(of=self.reused((one.of,))[0]) for one in node.value.boxes]

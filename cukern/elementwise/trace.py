@@ -75,9 +75,6 @@ MOST_NODES = 512
 _DEPTH = 32
 #: Reads of arrays by an expression whose views read these again: of others, the views are of computed arrays.
 MOST_VIEWED = 3
-#: Results of the host from which functions of narrower arrays are computed before they are broadcast, and how often
-#: each of these elements would be computed otherwise. GPUs compute them while they wait for memory.
-MANY_COMPUTED, LEAST_REPEATED = 1 << 14, 4
 #: Launches for one array; operands that would need more are computed first.
 _MOST_PIECES = 32
 
@@ -238,10 +235,6 @@ class Trace(Launches):
     def apply(self, plan: Waiting, arrays: Sequence[Array], scalars: Sequence[Any]) -> list[Array]:
         """The results of a program."""
         shapes, lines = {one.shape for one in plan.layouts}, self.lines_of(arrays)
-        if plan.device.addressable and (size := max([one.size for one in plan.layouts])) >= MANY_COMPUTED:
-            self._compute_all(
-                [one for one in map(expression, arrays) if one is not None and _repeated(one, size)]
-            )
 
         def refuses(nodes: Sequence[Node]) -> bool:
             joined = pieces_of(nodes)
@@ -772,15 +765,6 @@ def _is_part(x: Array, of: Array, key: Any) -> bool:
         return False
     part, own = of._data[key], x._data
     return bool(address(part) == address(own) and part.strides == own.strides and part.shape == own.shape)
-
-
-def _repeated(one: Expression, size: int) -> bool:
-    """Whether an expression would be computed much more often by what broadcasts it than by itself."""
-    if one.layout.size * LEAST_REPEATED > size or _staged((one.node,)):
-        return False
-    return any(
-        node.kind == "picked" or (node.row is not None and node.row.calls) for node in order((one.node,))
-    )
 
 
 def _twice(x: Array, node: Node) -> bool:

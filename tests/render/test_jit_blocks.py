@@ -59,22 +59,22 @@ FACTORS = "add_rsqrt_multiply"
 BLOCKS: dict[str, tuple[Callable[[], nn.Module], Callable[[], list[ck.Array]], list[str]]] = {
     "basic": (
         lambda: Block((64, 64, 64), (3, 3), 1, ck.relu),
-        lambda: [image(8, 64, 56)],
+        lambda: [image(64, 64, 56)],
         [FACTORS, "convolution_multiply_add_clip", FACTORS, "convolution_multiply_add_relu"],
     ),
     "bottleneck": (
         lambda: Block((256, 64, 64, 256), (1, 3, 1), 1, ck.relu),
-        lambda: [image(8, 256, 56)],
+        lambda: [image(64, 256, 56)],
         [FACTORS, "convolution_multiply_add_clip"] * 2 + [FACTORS, "convolution", "multiply_add_relu"],
     ),
     "deep bottleneck": (
         lambda: Block((2048, 512, 2048), (1, 1), 1, ck.relu),
-        lambda: [image(8, 2048, 14)],
+        lambda: [image(64, 2048, 14)],
         [FACTORS, "convolution_multiply_add_clip", FACTORS, "convolution_multiply_add_relu"],
     ),
     "inverted bottleneck": (
         lambda: Block((32, 192, 192, 32), (1, 3, 1), 192, same),
-        lambda: [image(8, 32, 56)],
+        lambda: [image(64, 32, 56)],
         [FACTORS, "convolution_multiply_add_clip"] * 2 + [FACTORS, "convolution", "subtract_multiply_add"],
     ),
     "UNet": (

@@ -11,7 +11,6 @@ from ... import namespace as ops
 from ... import random as numbers
 from ...array import Array
 from ...array.creation import zeros
-from ...array.deferred import computed
 from ...device import Device, device
 from ...elementwise.function import evaluate
 from ..fused import derivative_of
@@ -48,7 +47,6 @@ def composed(
         mean, variance = (one for one in constants if one is not None)
         scale = ops.rsqrt(ops.add(ops.astype(variance, dtypes.info(x.dtype).acc, copy=False), eps))
         scale = scale if weight is None else ops.multiply(scale, weight)
-        computed(scale)  # once for each channel
         y = ops.multiply(ops.subtract(x, beside(problem, mean)), beside(problem, scale))
     else:
         together = tuple(i for i in range(x.ndim) if i != problem.channel)

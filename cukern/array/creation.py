@@ -434,7 +434,7 @@ def arange(
     if not whole and any(isinstance(n, Array) for n in (low, high, step)):
         return _counted_from(low, high, step, dtype, device)
     if step == 0:
-        raise ValueError("step: expected a number other than 0, got 0")
+        raise ValueError("arange: step: expected a number other than 0, got 0")
     if dtype is None:
         wanted = dtypes.default_int if whole else dtypes.result_type(low, high, step)
     else:

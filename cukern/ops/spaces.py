@@ -16,7 +16,7 @@ from ..array.host_data import holds_array
 from ..device import Device, current
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
-from ..elementwise.operands import public
+from ..elementwise.operands import normalize_axis, public
 from ..elementwise.table import equal, exp2, floor, where
 from ..elementwise.table import pow as power
 from ..errors import require_int
@@ -54,9 +54,21 @@ def _target(
     return dtypes.complex_of(common) if is_complex else common, where
 
 
-def _listed(end: Any) -> Any:
-    """An end; a list that contains arrays is stacked to one array."""
-    return asarray(end) if isinstance(end, (list, tuple)) and holds_array(end) else end
+def _checked(name: str, num: int, axis: int, **given: Any) -> tuple[list[Any], int, int]:
+    """The ends, of which a list that contains arrays is stacked to one array, ``num``, and the axis of the result."""
+    ends = []
+    for argument, end in given.items():
+        stacked = asarray(end) if isinstance(end, (list, tuple)) and holds_array(end) else end
+        plain = not _is_number(stacked) and not hasattr(stacked, "__dlpack__")
+        if plain and np.asarray(stacked).dtype.kind not in "biufc":
+            raise TypeError(f"{name}: {argument}: expected a number or an array, got {end!r:.60}")
+        ends.append(stacked)
+    shapes = list(map(np.shape, ends))
+    try:
+        ndim = 1 + len(np.broadcast_shapes(*shapes))
+    except ValueError:
+        raise ValueError(f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast") from None
+    return ends, require_int(f"{name}: num", num, 0), normalize_axis(axis, ndim, name)
 
 
 def _is_number(end: Any) -> bool:
@@ -178,14 +190,15 @@ def linspace(
         axis: the position of the numbers' axis in the result; the other axes are those of the ends.
 
     Raises:
-        TypeError: an end is complex and ``dtype`` is not.
+        AxisError: the result has no such axis.
+        TypeError: an end is no number or array, or complex and ``dtype`` is not; ``num`` is no integer.
         ValueError: ``num`` is negative, or the ends do not broadcast.
 
     >>> import cukern as ck
     >>> ck.linspace(ck.asarray([0.0, 1.0]), 2.0, 3).tolist()
     [[0.0, 1.0], [1.0, 1.5], [2.0, 2.0]]
     """
-    ends, count = (_listed(start), _listed(stop)), require_int("num", num, 0)
+    ends, count, axis = _checked("linspace", num, axis, start=start, stop=stop)
     wanted, there = _target("linspace", ends, dtype, device)
     if device_of(ends) is None and not _made_there(ends, count, wanted, there):
         kind = wanted if wanted in dtypes.INTS else None  # NumPy rounds integers down
@@ -227,7 +240,7 @@ def logspace(
     >>> ck.logspace(0, 2, 3).tolist()
     [1.0, 10.0, 100.0]
     """
-    given, count = [_listed(one) for one in (start, stop, base)], require_int("num", num, 0)
+    given, count, axis = _checked("logspace", num, axis, start=start, stop=stop, base=base)
     wanted, there = _target("logspace", given, dtype, device)
     if device_of(given) is None and not _made_there(given, count, wanted, there):
         result = np.logspace(given[0], given[1], count, endpoint, given[2], axis=axis)
@@ -264,13 +277,13 @@ def geomspace(
     >>> ck.geomspace(1, 1000, 4).tolist()
     [1.0, 10.0, 100.0, 1000.0]
     """
-    ends, count = (_listed(start), _listed(stop)), require_int("num", num, 0)
+    ends, count, axis = _checked("geomspace", num, axis, start=start, stop=stop)
     wanted, there = _target("geomspace", ends, dtype, device)
     alike = _made_there(ends, count, wanted, there) and ends[0] * ends[1] > 0
     if device_of(ends) is None and not alike:
         # Between numbers of opposite signs there are complex ones alone.
         kind = np.complex128 if wanted in dtypes.COMPLEX else None
-        result = np.geomspace(*ends, count, endpoint, kind, axis)
+        result = np.geomspace(ends[0], ends[1], count, endpoint, kind, axis)
         return asarray(result.astype(wanted), device=there)
     if alike and wanted != dtypes.float64 and 0 < float(ends[1]) / float(ends[0]) < math.inf:
         low, high = map(float, ends)

@@ -42,6 +42,14 @@ def test_differences(device: ck.Device) -> None:
     np.testing.assert_array_equal(ck.diff(ck.asarray(small)).numpy(), np.diff(small))
 
 
+@pytest.mark.parametrize("n", [True, 1.5, "1", None])
+def test_differences_are_taken_a_whole_number_of_times(n: Any) -> None:
+    with pytest.raises(TypeError, match=f"^diff: n: expected an int, got {n!r}$"):
+        ck.diff(ck.asarray([1.0, 2.0]), n=n)
+    with pytest.raises(ValueError, match="^diff: n: expected at least 0, got -1$"):
+        ck.diff(ck.asarray([1.0, 2.0]), n=-1)
+
+
 def test_differences_of_equal_ends(device: ck.Device) -> None:
     """An array before or behind itself is still an operand of its own."""
     a = drawn(4)

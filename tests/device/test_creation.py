@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -359,3 +360,22 @@ def test_spaces_between_numbers_are_as_numpys_where_a_gpu_computes_them(
 @pytest.mark.parametrize("n, m, k", [(3, 4, 0), (4, 3, -1), (0, 3, 0), (3, 3, -7), (2, 0, 0)])
 def test_triangles_by_a_comparison(device: ck.Device, n: int, m: int, k: int) -> None:
     np.testing.assert_array_equal(creation._triangle(n, m, k, device), np.tri(n, m, k, dtype=bool))
+
+
+#: Wrong arguments of a function between 1 and 2, and what its error says.
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"start": "one"}, "start: expected a number or an array, got 'one'"),
+    ({"stop": None}, "stop: expected a number or an array, got None"),
+    ({"num": 2.5}, "num: expected an int, got 2.5"),
+    ({"num": True}, "num: expected an int, got True"),
+    ({"num": -1}, "num: expected at least 0, got -1"),
+    ({"axis": 1}, "axis 1 is out of bounds for an array with 1 axes"),
+    ({"start": np.ones(2), "stop": np.ones(3)}, "shapes (2,), (3,)"),
+]
+
+
+@pytest.mark.parametrize("name", ["linspace", "logspace", "geomspace"])
+def test_wrong_arguments_of_spaces(name: str) -> None:
+    for wrong, message in WRONG:
+        with pytest.raises((TypeError, ValueError, IndexError), match=f"^{re.escape(f'{name}: {message}')}"):
+            getattr(ck, name)(**{"start": 1.0, "stop": 2.0, **wrong})

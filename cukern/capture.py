@@ -15,6 +15,7 @@ import numpy as np
 from . import pytree
 from .array import Array, copied
 from .array.deferred import computed
+from .array.layout import overlap
 from .autodiff import tape
 from .autodiff.cotangents import is_array
 from .cache import Cache, Is
@@ -180,10 +181,6 @@ class Captured(Generic[P, R]):
             if all(one.order is not None for one in layouts):
                 self._known.keep((get_default_dtype(), *layouts), graph)
         return result
-
-
-def _overlap(a: Array, b: Array) -> bool:
-    return bool(a.device.xp.may_share_memory(a._data, b._data))
 
 
 def is_input(leaf: Any) -> bool:
@@ -364,7 +361,7 @@ class _Graph:
         for i in self.writes:
             for j, other in enumerate(inputs):
                 own = inputs[i]
-                if i != j and other._storage is own._storage and _overlap(own, other):
+                if i != j and other._storage is own._storage and overlap(own, other):
                     raise CaptureError(
                         f"capture: {name} writes to an array argument of shape {own.shape} that shares memory with "
                         f"another one of shape {other.shape}: give it a copy"

@@ -246,6 +246,18 @@ def span(own: Layout) -> tuple[int, int]:
     ) + own.dtype.itemsize
 
 
+def overlap(x: Any, y: Any, work: int | None = None) -> bool:
+    """Whether two arrays of one device share memory, from the first to the last byte of each.
+
+    Args:
+        work: on the host steps of a search for an element of both, which answers True if it does not end.
+    """
+    if x.device.addressable:
+        return np.may_share_memory(x._data, y._data, work)  # type: ignore[arg-type]
+    (low, high), (start, end) = (span(one._layout or one._planned()) for one in (x, y))
+    return bool(max(x._operand + low, y._operand + start) < min(x._operand + high, y._operand + end))
+
+
 def address(data: Any) -> int:
     """The address of an ndarray's first element."""
     if isinstance(data, np.ndarray):

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..array import Array, Storage
 from ..array.creation import full
-from ..array.layout import span
+from ..array.layout import overlap
 from ..autodiff import tape
 from ..cache import Cache
 from ..device import Device, capture_hooks
@@ -85,14 +83,6 @@ def _fresh(shape: tuple[int, ...], value: float, dtype: DType, device: Device) -
         return Array._wrap(xp.broadcast_to(xp.asarray(value, dtype), shape), device)
 
 
-def _overlaps(x: Array, y: Array) -> bool:
-    if not x.device.addressable:
-        (low, high), (start, end) = (span(one._layout or one._planned()) for one in (x, y))
-        return bool(x._operand + low < y._operand + end and y._operand + start < x._operand + high)
-    # NumPy takes any number, and answers True where the search ends before it has found out.
-    return x is y or np.may_share_memory(x._data, y._data, _WORK)  # type: ignore[arg-type]
-
-
 def owned(x: Array, beside: Sequence[Array] | None = None) -> Array:
     """``x``, or a copy with memory of its own if it is a shared constant.
 
@@ -108,5 +98,5 @@ def owned(x: Array, beside: Sequence[Array] | None = None) -> Array:
             return x.astype(x.dtype)
         make = full if spread else _fresh
         return make(x.shape, storage.value, x.dtype, x.device)
-    overlaps = beside and any(_overlaps(x, one) for one in beside)
+    overlaps = beside and any(x is one or overlap(x, one, _WORK) for one in beside)
     return x.astype(x.dtype) if spread or overlaps else x

@@ -272,25 +272,6 @@ def converters(signature: Signature, device: Device) -> list[Converter]:
     return result
 
 
-def _bounds(data: Any) -> tuple[int, int]:
-    """The lowest and the highest address of the elements of a CuPy array."""
-    start = int(data.data.ptr)
-    spans = [(n - 1) * step for n, step in zip(data.shape, data.strides, strict=True)]
-    low = start + sum(span for span in spans if span < 0)
-    return low, start + sum(span for span in spans if span > 0) + data.itemsize
-
-
-def _overlap(a: Any, b: Any) -> bool:
-    """Whether the address ranges of two ndarrays of one device overlap."""
-    if isinstance(a, np.ndarray):
-        return np.may_share_memory(a, b)
-    if not (a.size and b.size):
-        return False
-    low, high = _bounds(a)
-    start, end = _bounds(b)
-    return low < end and start < high
-
-
 def plain(signature: Signature, args: Sequence[Any], values: Sequence[Any]) -> bool:
     """Whether arguments of this form can be launched by addresses and numbers, without conversion."""
     for param, arg, value in zip(signature.params, args, values, strict=True):
@@ -316,7 +297,7 @@ def _overlapping(signature: Signature, i: int, j: int) -> LaunchError:
 
 
 def check_overlap(
-    signature: Signature, args: Sequence[Any], values: Sequence[Any], written: Sequence[int]
+    signature: Signature, args: Sequence[Any], values: Sequence[Any], written: Sequence[int], device: Device
 ) -> None:
     """Refuse a launch whose written arrays share memory with another argument, be it behind a tensor map.
 
@@ -337,5 +318,5 @@ def check_overlap(
     changed = {*written, *(i for i, map_ in maps.items() if map_.writes)}
     for i, data in several:
         for j, other in several if i in changed else ():
-            if i != j and _overlap(data, other):
+            if i != j and device.xp.may_share_memory(data, other):
                 raise _overlapping(signature, i, j)

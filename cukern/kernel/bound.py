@@ -117,7 +117,7 @@ class BoundKernel:
             about_to_write(*self._into(args))
         values = [convert(arg) for convert, arg in zip(self._converters, args, strict=True)]
         if self._written or self._maps:
-            arguments.check_overlap(self.signature, args, values, self._written)
+            arguments.check_overlap(self.signature, args, values, self._written, self.device)
         blocks = as_dim3(grid, "grid")
         if 0 in blocks:
             return None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..array import Array
 from ..array.deferred import about_to_write, traced_threads
+from ..array.layout import overlap
 from ..autodiff import tape
 from ..autodiff.state import opened
 from ..device import capture_hooks
@@ -94,7 +93,7 @@ class Repeat:
                 return False
             new = storage.empty is not None and not storage.version and not storage.shared
             for j in others:  # nobody else knows new memory
-                if args[j]._storage is storage if new else _overlap(args[i], args[j]):
+                if args[j]._storage is storage if new else overlap(args[i], args[j]):
                     return False
         values = list(args)
         for i in self._arrays:
@@ -137,14 +136,3 @@ class Repeat:
         except OverflowError:
             return False
         return True
-
-
-def _overlap(a: Array, b: Array) -> bool:
-    """Whether two contiguous arrays of one device, whose layouts are known, share memory."""
-    if a.device.addressable:
-        return np.may_share_memory(a._data, b._data)
-    if a._layout is None or b._layout is None:  # never
-        return True
-    low, start = a._operand, b._operand
-    high, end = low + a._layout.nbytes, start + b._layout.nbytes
-    return bool(max(low, start) < min(high, end))

@@ -9,9 +9,10 @@ from typing import Any
 
 from ..array import Array
 from ..array.creation import empty, zeros
+from ..array.layout import fresh_layout
 from ..device import Device
 from ..dtypes import DType, info
-from ..elementwise.many import Batches
+from ..elementwise.many import Many, split
 from ..shape.copy import copying
 from .group import Group
 
@@ -39,7 +40,7 @@ class Flat:
             end += -(-size // _ALIGNED) * _ALIGNED
         self.size = -(-end // (_ALIGNED * ranks)) * _ALIGNED * ranks
         #: The launches that copy the arrays.
-        self._copies: dict[tuple[Device, DType], Batches] = {}
+        self._copies: dict[tuple[Device, DType], list[tuple[slice, Many]]] = {}
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -79,5 +80,9 @@ class Flat:
         """Copy arrays of these sizes that have no gaps in memory to others, all in few launches."""
         device, dtype = key = given[0].device, given[0].dtype
         if key not in self._copies:
-            self._copies[key] = Batches(copying(info(dtype).bits), device, self.sizes)
-        self._copies[key](given, to)
+            layouts = [fresh_layout(device, dtype, (size,)) for size in self.sizes]
+            self._copies[key] = split(copying(info(dtype).bits), device, layouts)
+        for one in (*given, *to):
+            one._planned()
+        for part, plan in self._copies[key]:
+            plan.write([x._operand for x in given[part]], (), [x._operand for x in to[part]])

@@ -30,7 +30,7 @@ WIDEST = 16
 #: The most blocks of a grid along its second axis.
 _MOST_BLOCKS = 65535
 #: Elements that one host thread computes in sequence, which amortise its start.
-_HOST_PIECE = 16384
+HOST_PIECE = 16384
 
 
 class Geometry(NamedTuple):
@@ -52,7 +52,7 @@ class Geometry(NamedTuple):
 def geometry(style: Style, rows: int, columns: int) -> Geometry:
     """The geometry of plain loops: long pieces for the serial style, else coalesced threads."""
     if style == "serial":
-        return Geometry(1, 1, max(1, _HOST_PIECE // columns), _HOST_PIECE)
+        return Geometry(1, 1, max(1, HOST_PIECE // columns), HOST_PIECE)
     if rows == 1:
         return Geometry(256, 256, 1, 1024 if columns > 2**20 else 256)
     lanes = 1 if columns <= 4 else 8 if columns <= 16 else 32 if columns <= 128 else 256

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -22,7 +21,7 @@ from ..device.interface import Table
 from ..kernel import plan as kernel_plan
 from ..kernel.plan import BoundLaunch, on
 from ..kernel.sizes import divide_up
-from .geometry import DIVISOR, MANY, WIDEST, Work, narrowed
+from .geometry import DIVISOR, HOST_PIECE, MANY, WIDEST, Geometry, Work, narrowed
 from .plan import converter, variables
 from .print_cxx import statements
 from .program import Program
@@ -40,20 +39,8 @@ _NEVER = 2**31 - 1
 _HEADER = object.__basicsize__
 
 
-class Geometry(NamedTuple):
-    """How arrays are split: elements per piece, threads per block, bytes per access (0: one element)."""
-
-    piece: int
-    block: int
-    access: int
-
-
-_GEOMETRY = {"simt": Geometry(4096, 256, WIDEST), "serial": Geometry(16384, 1, 0)}
-
-
-def geometry(device: Device) -> Geometry:
-    """How a device's kernels split arrays."""
-    return _GEOMETRY[device.style]
+#: How threads share arrays: pieces of them, of which a block has one.
+_SPLIT = {"simt": Geometry(256, 256, 1, 4096), "serial": Geometry(1, 1, 1, HOST_PIECE)}
 
 
 def shared_out(count: int, pointers: int, others: int) -> Iterator[tuple[slice, int]]:
@@ -88,47 +75,47 @@ class Pieces(NamedTuple):
         capacity: the most arrays of such a launch.
         pieces: how many there are.
         sizes: the kernel parameter with the sizes.
+        table: makes the table of the addresses of arrays with given operands: a kernel parameter, or on the host an
+            ndarray, for which a launch takes its :func:`operand`.
     """
 
     capacity: int
     pieces: int
     sizes: bytes
+    table: Callable[[Sequence[int]], Any]
 
     @classmethod
     def of(cls, device: Device, sizes: Sequence[int], capacity: int) -> Self:
         """The pieces of arrays of so many elements each."""
-        split = geometry(device)
+        split = _SPLIT[device.style]
         firsts = [0, *accumulate(divide_up(size, split.piece) for size in sizes)]
         unused = capacity - len(sizes)
-        table = [*sizes, *[0] * unused, *firsts[:-1], *[_NEVER] * unused]
-        packed = struct.pack(f"={capacity}q{capacity}ii4x", *table, firsts[-1])
-        return cls(capacity, firsts[-1], packed)
+        parts = [*sizes, *[0] * unused, *firsts[:-1], *[_NEVER] * unused]
+        packed = struct.pack(f"={capacity}q{capacity}ii4x", *parts, firsts[-1])
+        pack, on_host = struct.Struct(f"={len(sizes)}Q{8 * unused}x").pack, device.addressable
+
+        def table(operands: Sequence[int]) -> Any:
+            if not on_host:
+                return pack(*operands)
+            addresses = [ctypes.c_uint64.from_address(one + _HEADER).value for one in operands]
+            if split.block > 1:
+                return pack(*addresses)
+            made = np.array(addresses, np.uint64).view(_Table)
+            made.operands = operands
+            return made
+
+        return cls(capacity, firsts[-1], packed, table)
 
     @staticmethod
     def variables(device: Device, capacity: int) -> dict[str, Any]:
         """The template variables of a kernel."""
-        split = geometry(device)
+        split = _SPLIT[device.style]
         return {"capacity": capacity, "piece": split.piece, "block": split.block}
 
-    def table(self, device: Device, operands: Sequence[int]) -> Any:
-        """The addresses of arrays, which are given by operands: a kernel parameter, or on the host an ndarray."""
-        if device.addressable:
-            at = ctypes.c_uint64.from_address
-            operands, given = [at(one + _HEADER).value for one in operands], operands
-            if geometry(device).block == 1:
-                table = np.array(operands, np.uint64).view(_Table)
-                table.operands = given
-                return table
-        return _packer(self.capacity)(*operands, *[0] * (self.capacity - len(operands)))
 
-    def operand(self, table: Any) -> Any:
-        """What a launch takes for a table, which is to be kept as long as it runs."""
-        return table if isinstance(table, bytes) else id(table)
-
-
-@cache
-def _packer(capacity: int) -> Any:
-    return struct.Struct(f"={capacity}Q").pack
+def operand(table: Any) -> Any:
+    """What a launch takes for a table, which is to be kept as long as it runs."""
+    return id(table) if type(table) is _Table else table
 
 
 def bind(
@@ -141,15 +128,15 @@ def bind(
     """The kernel of :class:`Many` with these properties."""
     dtypes = [*program.inputs, *[node.dtype for node in program.outputs]]
     widest = max(dtype.itemsize for k, dtype in enumerate(dtypes) if k not in ones)
-    split = geometry(device)
+    width = 1 if _SPLIT[device.style].block == 1 else max(1, WIDEST // widest)
     common = {
-        "width": narrowed(max(1, split.access // widest), len(statements(program.outputs)[0])),
+        "width": narrowed(width, len(statements(program.outputs)[0])),
         "streaming": False,
         "Divisor": DIVISOR.source,
         **Pieces.variables(device, capacity),
     }
     accesses = [{"access": "one" if k in ones else "flat"} for k in range(len(dtypes))]
-    work = Work(MANY, common, accesses, (1, 1, 1), split.block, None, ())
+    work = Work(MANY, common, accesses, (1, 1, 1), _SPLIT[device.style].block, None, ())
     return MANY.bind(device, **variables(program, work, inplace or [None] * len(program.inputs)))
 
 
@@ -166,7 +153,7 @@ class Many(kernel_plan.Plan):
         converters: see :class:`.plan.Plan`.
     """
 
-    __slots__ = ("_kept", "_pieces", "converters", "inplace", "ones", "program", "sizes")
+    __slots__ = ("_kept", "_pieces", "_places", "converters", "inplace", "ones", "program", "sizes")
 
     def __init__(
         self,
@@ -189,12 +176,19 @@ class Many(kernel_plan.Plan):
         self.inplace = tuple(inplace) or (None,) * len(program.inputs)
         self.converters = tuple(map(converter, program.scalars))
         self._pieces = Pieces.of(device, sizes, capacity)
+        #: Where the operands of each input that is no output are among those of all: a number, or a slice.
+        self._places: list[int | slice] = []
+        end = 0
+        for k, own in enumerate(self.inplace):
+            if own is None:
+                start, end = end, end + (1 if k in self.ones else len(self.sizes))
+                self._places.append(start if k in self.ones else slice(start, end))
         if count := self._pieces.pieces:
-            split = geometry(device)
+            split = _SPLIT[device.style]
             if split.block == 1:  # a thread has several small arrays
                 count = divide_up(sum(sizes), split.piece)
             bound = bind(program, device, capacity, self.ones, self.inplace)
-            self._kept = [self._pieces.table(device, one) for one in outs]
+            self._kept = list(map(self._pieces.table, outs))
             tail = *self._kept, self._pieces.sizes
             tables = [k for k, own in enumerate(self.inplace) if own is None and k not in self.ones]
             leading = len(tables) + (0 if outs else len(program.outputs))
@@ -223,22 +217,12 @@ class Many(kernel_plan.Plan):
         """Launch with operands of inputs that are no results and of results, whose memory the caller keeps."""
         if self.launch is None:
             return
-        tables, values, at, count = list[Any](), list[Any](), 0, len(self.sizes)
-
-        def table(own: Sequence[int]) -> Any:
-            tables.append(self._pieces.table(self.device, own))
-            return self._pieces.operand(tables[-1])
-
-        for k, n in enumerate(self.counts):
-            if self.inplace[k] is None:
-                own = inputs[at : at + n]
-                values.append(own[0] if k in self.ones else table(own))
-                at += n
+        table, count = self._pieces.table, len(self.sizes)
+        values = [table(inputs[own]) if isinstance(own, slice) else inputs[own] for own in self._places]
         values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
-        for start in range(0, len(outs), count):
-            values.append(table(outs[start : start + count]))
+        values += [table(outs[start : start + count]) for start in range(0, len(outs), count)]
         with on(self.device):
-            self.launch(*values)
+            self.launch(*map(operand, values))
 
 
 _plans: Cache[Any, Many] = Cache()
@@ -259,26 +243,25 @@ def many(
     return _plans.keep(key, Many(*key)) if found is None else found
 
 
-class Batches:
-    """The launches of a program that makes one array of each, as few as can be.
+def split(
+    program: Program, device: Device, layouts: Sequence[Layout], ones: tuple[int, ...] = ()
+) -> list[tuple[slice, Many]]:
+    """The plans of a program that makes one array of each, with these layouts, as few as can be; and of which arrays.
 
     Args:
-        sizes: the numbers of elements of the arrays.
-        ones: how many single elements the program takes behind the array.
+        ones: the inputs that are a single element.
     """
-
-    def __init__(self, program: Program, device: Device, sizes: Sequence[int], ones: int = 0) -> None:
-        places = tuple(range(1, 1 + ones))
-        self._plans = [
-            (part, many(program, device, tuple(sizes[part]), capacity, (), places))
-            for part, capacity in shared_out(len(sizes), 2, ones)
-        ]
-
-    def __call__(self, given: Sequence[Array], result: Sequence[Array], *ones: Array) -> None:
-        """Write to arrays, which like ``given`` have no gaps in memory, and share none with them."""
-        for one in (*given, *result, *ones):
-            one._planned()
-        single = [one._operand for one in ones]
-        for part, plan in self._plans:
-            own = [one._operand for one in given[part]]
-            plan.write([*own, *single], (), [one._operand for one in result[part]])
+    return [
+        (
+            part,
+            many(
+                program,
+                device,
+                tuple([one.size for one in layouts[part]]),
+                capacity,
+                tuple(layouts[part]),
+                ones,
+            ),
+        )
+        for part, capacity in shared_out(len(layouts), 2, len(ones))
+    ]

@@ -12,8 +12,9 @@ from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
 from ..dtypes import DType, promote
+from ..elementwise.geometry import WIDEST
 from ..elementwise.graph import Expr, input_node, tracing
-from ..elementwise.many import Batches, Pieces, geometry, shared_out
+from ..elementwise.many import Many, Pieces, operand, shared_out, split
 from ..elementwise.program import Program, program
 from ..kernel import Kernel
 from ..kernel.plan import on, serial, threads
@@ -85,7 +86,7 @@ def _clipped(arrays: Sequence[Array], max_norm: float) -> tuple[list[Array], Arr
     norm = _norm(layouts)
     with on(given[0].device):
         sums, found = norm(given, max_norm)
-        return _scaling(layouts, norm.parts)(given, sums), found
+        return _scaling(layouts)(given, sums), found
 
 
 def norm_of(arrays: Sequence[Array]) -> Array:
@@ -99,7 +100,7 @@ def scaled_by(arrays: Sequence[Array], factor: Array) -> list[Array]:
     """Arrays of one device, multiplied by a float64 number there and rounded."""
     given, layouts = _planned(arrays)
     with on(given[0].device):
-        return _scaling(layouts, 0)(given, factor)
+        return _scaling(layouts)(given, factor)
 
 
 def _planned(arrays: Sequence[Array]) -> tuple[list[Array], tuple[Layout, ...]]:
@@ -129,58 +130,57 @@ class _Norm:
     """The launches for the norm of arrays of known layouts: the norms of pieces, and the global norm."""
 
     def __init__(self, layouts: Sequence[Layout]) -> None:
-        device, self.parts = layouts[0].device, 0
+        device, end = layouts[0].device, 1
         wide = reduce(promote, [dtypes.info(layout.dtype).acc for layout in layouts])
         root: dict[str, Any] = {"elem": wide, "block": threads(device, 1024)}
         device.backend.ahead(partial(_NORM.bind, device, **root))
         self._norms: list[tuple[Pieces, list[int], Any]] = []
         for dtype, indices in _by_dtype(layouts).items():
-            vec = _HOST_SUMS if serial(device) else geometry(device).access // dtype.itemsize
+            vec = _HOST_SUMS if serial(device) else WIDEST // dtype.itemsize
             for part, capacity in shared_out(len(indices), 1, 2):
                 own = indices[part]
                 pieces = Pieces.of(device, [layouts[i].size for i in own], capacity)
                 variables = Pieces.variables(device, capacity)
                 bound = _NORMS.bind(device, elem=dtype, vec=vec, **variables)
-                grid, tail = (pieces.pieces, 1, 1), (self.parts, pieces.sizes)
+                grid, tail = (pieces.pieces, 1, 1), (end, pieces.sizes)
                 launch = bound.function.prepare(grid, (bound.block[0], 1, 1), 0, tail, (8 * capacity,))
                 if pieces.pieces:
                     self._norms.append((pieces, own, launch))
-                self.parts += pieces.pieces
-        self._sums = fresh_layout(device, dtypes.float64, (self.parts + 1,))
+                end += pieces.pieces
+        self._count, self._sums = end - 1, fresh_layout(device, dtypes.float64, (end,))
         self._found = fresh_layout(device, wide, ())
         self._root = _NORM.bind(device, **root).function.prepare((1, 1, 1), (root["block"], 1, 1), 0, ())
 
     def __call__(self, given: Sequence[Array], max_norm: float) -> tuple[Array, Array]:
-        """The norms of the pieces and, behind them, the factor that clips the global norm; and that."""
+        """The factor that clips the global norm and, behind it, the norms of the pieces; and the global norm."""
         sums, found = Array._made(self._sums), Array._made(self._found)
         for pieces, own, launch in self._norms:
-            table = pieces.table(given[0].device, [given[i]._operand for i in own])
-            launch(pieces.operand(table), sums._operand)
-        self._root(sums._operand, found._operand, self.parts, float(max_norm))
+            table = pieces.table([given[i]._operand for i in own])
+            launch(operand(table), sums._operand)
+        self._root(sums._operand, found._operand, self._count, float(max_norm))
         return sums, found
 
 
 class _Scaling:
-    """The launches that multiply arrays of known layouts by the number ``at`` of others."""
+    """The launches that multiply arrays of known layouts by a number."""
 
-    def __init__(self, layouts: Sequence[Layout], at: int) -> None:
-        device = layouts[0].device
-        self._layouts = [
-            fresh_layout(device, one.dtype, one.shape, None if one.contiguous else one.order)
-            for one in layouts
-        ]
-        self._at = at
-        self._scales = [
-            (own, Batches(_multiple(dtype), device, [layouts[i].size for i in own], 1))
-            for dtype, own in _by_dtype(layouts).items()
-        ]
+    def __init__(self, layouts: Sequence[Layout]) -> None:
+        device, self._scales = layouts[0].device, list[tuple[list[int], Many]]()
+        for dtype, indices in _by_dtype(layouts).items():
+            made = [
+                fresh_layout(device, dtype, one.shape, None if one.contiguous else one.order)
+                for one in (layouts[i] for i in indices)
+            ]
+            for part, plan in split(_multiple(dtype), device, made, (1,)):
+                self._scales.append((indices[part], plan))
 
-    def __call__(self, given: Sequence[Array], numbers: Array) -> list[Array]:
-        """The multiples of ``given``."""
-        result = [Array._made(layout) for layout in self._layouts]
-        factor = Array._wrap(numbers._data.reshape(-1)[self._at :], numbers.device)
-        for own, scale in self._scales:
-            scale([given[i] for i in own], [result[i] for i in own], factor)
+    def __call__(self, given: Sequence[Array], factor: Array) -> list[Array]:
+        """The multiples of ``given`` by the first element of an array."""
+        factor._planned()
+        result = list(given)
+        for own, plan in self._scales:
+            for i, made in zip(own, plan.run([*[given[i] for i in own], factor]), strict=True):
+                result[i] = made
         return result
 
 

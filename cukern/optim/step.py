@@ -80,8 +80,7 @@ class Step:
         given = list(gradients)
         for i in self._reordered:
             given[i] = self._copied(i, given[i])
-        used = [given[i] for i in self.members]
-        if not self._own.isdisjoint([one._storage for one in used]):
+        if not self._own.isdisjoint([given[i]._storage for i in self.members]):
             for i in self.members:
                 if given[i]._storage in self._own:
                     given[i] = self._copied(i, given[i])
@@ -91,10 +90,10 @@ class Step:
             if ended is not None:
                 ended(launch.part)
         if capture_hooks.recorder() is None:
-            for array in self._written:
-                storage = array._storage
+            name = self._name
+            for storage in self._own:
                 storage.version += 1
-                storage.writer = self._name
+                storage.writer = name
         else:
             for array in self._written:
                 array._bump(self._name)
@@ -137,11 +136,13 @@ class _Launch:
         if plan is None:
             plan = self._plans[memory is not None] = self._planned(optimizer, memory is not None, options)
         numbers = self._changing(optimizer, options) if memory is None else []
-        ones = [] if memory is None else [Array._wrap(one, self._device) for one in _elements(memory)]
-        given = [gradients[i] for i in self._indices]
-        for one in ones:
-            one._planned()
-        plan.write([one._operand for one in (*given, *ones)], [*numbers, *optimizer._fixed(options)], ())
+        given = [gradients[i]._operand for i in self._indices]
+        if memory is not None:
+            ones = [Array._wrap(memory._data[i : i + 1], self._device) for i in range(memory.size)]
+            for one in ones:
+                one._planned()
+            given += [one._operand for one in ones]
+        plan.write(given, [*numbers, *optimizer._fixed(options)], ())
 
     def _changing(self, optimizer: Optimizer, options: Mapping[str, Any] | None = None) -> list[Any]:
         """The numbers that change between steps, for ``options`` or the present options."""
@@ -160,11 +161,6 @@ class _Launch:
         return Many(
             update.program, self._device, sizes, self._capacity, (), update.ones, update.inplace, outs
         )
-
-
-def _elements(x: Array) -> list[Any]:
-    """The elements of a vector, each as an ndarray in its memory."""
-    return [x._data[i : i + 1] for i in range(x.size)]
 
 
 class _Update(NamedTuple):

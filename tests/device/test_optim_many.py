@@ -23,7 +23,7 @@ RNG = np.random.default_rng(0)
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None], device: ck.Device) -> None:
     """Small pieces of several threads and wide accesses, on the host as well."""
-    monkeypatch.setitem(many._GEOMETRY, device.style, many.Geometry(64, 32, 16))
+    monkeypatch.setitem(many._SPLIT, device.style, many.Geometry(32, 32, 1, 64))
     empty(clip._norm, clip._scaling, many._plans)
 
 

@@ -21,7 +21,7 @@ from array_launches import (
 
 import cukern as ck
 from cukern import dtypes
-from cukern.elementwise.many import Batches
+from cukern.elementwise.many import split
 from cukern.generate.kernels import HeadWeights, Scores, add_norm, append_heads, attend, gated_planes
 from cukern.launch.family import Family, Used
 from cukern.linear.families import PRODUCT
@@ -475,7 +475,8 @@ def launch_many(dtype: Any) -> None:
     given = arrays(dtype, (3,), (4,))
     ck.optim.clip_by_global_norm(given, 1.0)
     copy = copying(dtypes.info(given[0].dtype).bits)
-    Batches(copy, given[0].device, [3, 4])(given, arrays(dtype, (3,), (4,)))
+    ((_, plan),) = split(copy, given[0].device, [one._planned() for one in given])
+    plan.run(given)
 
 
 #: What takes floating dtypes alone.

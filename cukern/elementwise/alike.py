@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,14 +52,14 @@ def alike(trace: Launches, kernels: Sequence[list[Expression]]) -> Iterator[list
     forms: dict[Any, list[tuple[int, list[Expression]]]] = {}
     for i, some in enumerate(kernels if len(kernels) >= fewest else ()):
         for part in _apart(some):
-            form = tuple([(one.node.dtype, one.node.row, len(one.reads), one.depth) for one in part])
-            forms.setdefault(form, []).append((i, part))
+            if (form := _form(trace, part)) is not None:
+                forms.setdefault(form, []).append((i, part))
     for parts in forms.values():
         members: dict[Any, list[Member]] = {}
         for i, part in parts if several(parts) else ():
             own = trace.kernel([one.node for one in part], part[0].layout.shape, by_use=True)
             ones = _ones(own, [one.layout for one in part])
-            if ones is not None and not own.program.tables:
+            if ones is not None:
                 one = Member(i, part, own, ones)
                 members.setdefault(one.key, []).append(one)
         yield from filter(several, members.values())
@@ -77,6 +78,17 @@ def _apart(some: Sequence[Expression]) -> list[list[Expression]]:
         results = [each for _, own in joined for each in own]
         found = [*rest, (read.union(*[own for own, _ in joined]), [*results, one])]
     return [own for _, own in found]
+
+
+def _form(trace: Launches, part: Sequence[Expression]) -> Any:
+    """What is equal for those that one launch computes, found without a kernel; None for what none does."""
+    shapes, found = trace.shapes_of(trace.of_values([one.node for one in part])), list[Any]()
+    for node, shape in shapes.items():
+        one = node.kind in ("input", "view") and shape != part[0].layout.shape
+        if node.kind == "table" or (one and math.prod(shape) != 1):
+            return None
+        found.append((node.row, node.dtype, len(node.args), one))
+    return tuple(found)
 
 
 def _ones(own: Kernel, results: Sequence[Layout]) -> tuple[int, ...] | None:

@@ -1092,16 +1092,14 @@ def symbolic(row: Row, operands: Sequence[Any]) -> Expr:
 def order(roots: Iterable[Node]) -> list[Node]:
     """All nodes reachable from the roots, operands before users."""
     done: dict[Node, None] = {}
-    stack = [(root, False) for root in reversed(list(roots))]
+    stack = list(roots)[::-1]
     while stack:
-        node, seen = stack.pop()
-        if node in done:
-            continue
-        if seen:
-            done[node] = None
+        node = stack[-1]
+        before = [arg for arg in node.args if arg not in done] if node.args and node not in done else ()
+        if before:
+            stack += before[::-1]
         else:
-            stack.append((node, True))
-            stack.extend((arg, False) for arg in reversed(node.args))
+            done[stack.pop()] = None
     return list(done)
 
 

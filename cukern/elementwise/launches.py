@@ -254,12 +254,17 @@ class Launches(trace_hooks.Trace):
         with tracing(self.name, self._shapes):
             return array_reads(leaf)[0][1]
 
+    def shapes_of(self, nodes: Sequence[Node]) -> dict[Node, tuple[int, ...]]:
+        """See :func:`.graph.shapes_of`."""
+        with tracing(self.name, self._shapes):
+            return shapes_of(nodes)
+
     def reused(self, nodes: Sequence[Node], gathered: tuple[int, ...] | None = None) -> Sequence[Node]:
         """The nodes with the arrays that hold the values of some of them in place of these.
 
         Products are computed, and gathered rows but those that a kernel of rows of the shape ``gathered`` can read.
         """
-        rest = self._of_values(nodes)
+        rest = self.of_values(nodes)
         read = gathers_of(rest)
         apart = [*products_of(rest), *[x for x in read if gathered is None or not x.value.within(gathered)]]
         if apart:
@@ -273,7 +278,7 @@ class Launches(trace_hooks.Trace):
             return self.reused(rest, gathered)
         return rest
 
-    def _of_values(self, nodes: Sequence[Node]) -> Sequence[Node]:
+    def of_values(self, nodes: Sequence[Node]) -> Sequence[Node]:
         """The nodes with the arrays that hold the values of some of them in place of these."""
         there = {}
         for node in order(nodes):
@@ -308,9 +313,7 @@ class Launches(trace_hooks.Trace):
         owner, node = one.owner(), one.node
         if owner is None or node.kind in ("input", "view"):
             return
-        with tracing(self.name, self._shapes):
-            own = shapes_of((node,))[node]
-        if own == one.layout.shape:  # else the node is that of narrower arrays, too
+        if self.shapes_of((node,))[node] == one.layout.shape:  # else the node is that of narrower arrays, too
             if products_of((node,)) or gathers_of((node,)):
                 self._products[node] = owner
                 return
@@ -335,7 +338,7 @@ class Launches(trace_hooks.Trace):
             self._values(stages)
             nodes = self.reused(nodes)
         self.narrow_first([(nodes, shape)])
-        nodes = self._of_values(nodes)
+        nodes = self.of_values(nodes)
         with tracing(self.name, self._shapes):
             program, inputs, scalars, views = self._compact(spread(nodes, shape), by_use)
         return Kernel(program, self._operands(inputs, views), [self._numbers[k] for k in scalars])
@@ -349,30 +352,32 @@ class Launches(trace_hooks.Trace):
             most: the time that a kernel can save; by default that of one which computes these nodes alone.
         """
         shapes, times, saved = dict[Node, tuple[int, ...]](), Counter[Node](), defaultdict[Node, float](float)
+        waiting, seen, found = list[Node](), set[Node](), dict[Node, Layout]()
         for nodes, shape in kernels:
             with tracing(self.name, self._shapes):
+                views = [view for node in nodes for _, view in array_reads(node)]
+                if all(view.shape == shape for view in views):
+                    continue
                 shapes |= shapes_of(nodes)
-                arrays = [view.array for node in nodes for _, view in array_reads(node)]
-            size = math.prod(shape)
-            narrow = [node for node in order(nodes) if node.args and 0 < math.prod(shapes[node]) < size]
-            if narrow and arrays:
-                device = self._array(arrays[0]).device
-                own = computing(device, nodes, shapes, size) if most is None else most
-                for node in narrow:
+            waiting += nodes
+            size, device = math.prod(shape), self._array(views[0].array).device
+            own = computing(device, nodes, shapes, size) if most is None else most
+            for node in order(nodes):
+                if node.args and 0 < math.prod(shapes[node]) < size:
                     times[node] += size // math.prod(shapes[node])
                     saved[node] += own
-        found, waiting = (
-            dict[Node, Layout](),
-            [node for nodes, _ in kernels for node in nodes] if times else [],
-        )
         while waiting:
             node = waiting.pop()
-            if node in times and _PLAIN.issuperset([one.kind for one in order((node,))]):
-                layout = fresh_layout(device, node.dtype, shapes[node])
-                if stores(layout, node, times[node], saved[node]):
-                    found[node] = layout
-                    continue
-            waiting += node.args
+            if node in seen:
+                continue
+            seen.add(node)
+            kinds = {one.kind for one in order((node,))} if node in times else set()
+            layout = fresh_layout(device, node.dtype, shapes[node])
+            narrow = kinds <= _PLAIN and not kinds.isdisjoint(("input", "view"))
+            if narrow and stores(layout, node, times[node], saved[node]):
+                found[node] = layout
+            else:
+                waiting += node.args
         self._store(found)
 
     def _store(self, found: Mapping[Node, Layout]) -> None:
@@ -467,7 +472,8 @@ class Launches(trace_hooks.Trace):
     def compute_alike(self, kernels: Sequence[list[Expression]]) -> list[list[Expression]]:
         """Compute what several kernels would by one program, by launches of many; return what is left of them."""
         if len(kernels) > 1:
-            self.narrow_first([([one.node for one in some], some[0].layout.shape) for some in kernels])
+            nodes = [self.of_values([one.node for one in some]) for some in kernels]
+            self.narrow_first([(own, some[0].layout.shape) for own, some in zip(nodes, kernels, strict=True)])
             left = [[one for one in some if type(one.owner()) is Pending] for some in kernels]
             kernels = list(filter(None, left))
         done: set[int] = set()
@@ -504,7 +510,7 @@ class Launches(trace_hooks.Trace):
 
     def _of_product(self, one: Expression) -> Array | None:
         """The array of a product, or of what alone reads one where one launch is faster; None of other expressions."""
-        (node,), shape = self._of_values((one.node,)), one.layout.shape
+        (node,), shape = self.of_values((one.node,)), one.layout.shape
         products = products_of((node,))
         if node in products or node.kind == "gathered":
             return self._given(one, self._multiply(node))
@@ -536,8 +542,7 @@ class Launches(trace_hooks.Trace):
 
     def _pick(self, node: Node, lines: tuple[str, ...]) -> Array:
         """The array of elements that are picked, computed by itself."""
-        with tracing(self.name, self._shapes):
-            shape = shapes_of((node,))[node]
+        shape = self.shapes_of((node,))[node]
         own = fresh_layout(self._array(node.args[0].value).device, node.dtype, shape)
         return self.compute([Expression(self, node, own, (), 0, lines=lines)])[0]
 

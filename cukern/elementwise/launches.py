@@ -351,45 +351,41 @@ class Launches(trace_hooks.Trace):
         Args:
             most: the time that a kernel can save; by default that of one which computes these nodes alone.
         """
-        shapes, times, saved = dict[Node, tuple[int, ...]](), Counter[Node](), defaultdict[Node, float](float)
+        layouts, times, saved = dict[Node, Layout](), Counter[Node](), defaultdict[Node, float](float)
         waiting, seen, found = list[Node](), set[Node](), dict[Node, Layout]()
         for nodes, shape in kernels:
             with tracing(self.name, self._shapes):
                 views = [view for node in nodes for _, view in array_reads(node)]
                 if all(view.shape == shape for view in views):
                     continue
-                shapes |= shapes_of(nodes)
+                shapes = shapes_of(nodes)
             waiting += nodes
             size, device = math.prod(shape), self._array(views[0].array).device
             own = computing(device, nodes, shapes, size) if most is None else most
             for node in order(nodes):
                 if node.args and 0 < math.prod(shapes[node]) < size:
-                    times[node] += size // math.prod(shapes[node])
-                    saved[node] += own
+                    layouts[node] = fresh_layout(device, node.dtype, shapes[node])
+                    times[node] += size // layouts[node].size
+                    saved[node] += max(0, own)
         while waiting:
             node = waiting.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            kinds = {one.kind for one in order((node,))} if node in times else set()
-            layout = fresh_layout(device, node.dtype, shapes[node])
-            narrow = kinds <= _PLAIN and not kinds.isdisjoint(("input", "view"))
-            if narrow and stores(layout, node, times[node], saved[node]):
-                found[node] = layout
+            if node in layouts and stores(layouts[node], node, times[node], saved[node]) and _is_plain(node):
+                found[node] = layouts[node]
             else:
-                waiting += node.args
+                waiting += [arg for arg in node.args if arg not in seen]
+                seen.update(node.args)
         self._store(found)
 
     def _store(self, found: Mapping[Node, Layout]) -> None:
         """Compute and keep the arrays of expressions, those of one shape together."""
         held = {one.node: one for _, one in self._alive() if one.base is None} if found else {}
-        alike: dict[tuple[int, ...], list[Expression]] = {}
+        groups: dict[Any, list[Expression]] = {}
         for node, own in found.items():
             one = held.get(node)
             if one is None or one.layout is not own:
                 one = Expression(self, node, own, (), 0)
-            alike.setdefault(own.shape, []).append(one)
-        for few in (few for group in alike.values() for few in _few(group)):
+            groups.setdefault((own.device, own.shape), []).append(one)
+        for few in (few for group in groups.values() for few in _few(group)):
             for one, made in zip(few, self.compute(few), strict=True):
                 if (owner := one.owner()) is None:
                     self._made[one.node] = partial(_identity, made)  # nothing else refers to it
@@ -520,9 +516,8 @@ class Launches(trace_hooks.Trace):
         if not alone or stages_of((node,)):
             return None
         own = alone[-1]
-        self.narrow_first(
-            [((node,), shape)], math.inf
-        )  # it has moved what it reads when it computes the rest
+        # A product has been computed, and nothing is waited for, when its kernel computes the rest.
+        self.narrow_first([((node,), shape)], math.inf)
         (rest,) = self.reused(substitute((node,), {own: input_node(_PRODUCT, own.dtype)}))
         while picks := picked_of((rest,)):
             self._products[picks[-1]] = self._pick(picks[-1], one.lines)
@@ -923,6 +918,12 @@ def _least(view: View, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | N
         return None
     sizes = zip(view.steps[0].shifts, shapes[view.array], strict=True)
     return tuple([shift if 2 * shift <= n else shift - n for shift, n in sizes])
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether an expression is computed of arrays in memory alone."""
+    kinds = {one.kind for one in order((node,))}
+    return kinds <= _PLAIN and not kinds.isdisjoint(("input", "view"))
 
 
 def _identity(x: Array) -> Array:

@@ -222,7 +222,7 @@ class Many(kernel_plan.Plan):
         values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
         values += [table(outs[start : start + count]) for start in range(0, len(outs), count)]
         with on(self.device):
-            self.launch(*map(operand, values))
+            self.launch(*(map(operand, values) if self.device.addressable else values))
 
 
 _plans: Cache[Any, Many] = Cache()
@@ -251,17 +251,9 @@ def split(
     Args:
         ones: the inputs that are a single element.
     """
-    return [
-        (
-            part,
-            many(
-                program,
-                device,
-                tuple([one.size for one in layouts[part]]),
-                capacity,
-                tuple(layouts[part]),
-                ones,
-            ),
-        )
-        for part, capacity in shared_out(len(layouts), 2, len(ones))
-    ]
+    found = []
+    for part, capacity in shared_out(len(layouts), 2, len(ones)):
+        own = tuple(layouts[part])
+        plan = many(program, device, tuple([one.size for one in own]), capacity, own, ones)
+        found.append((part, plan))
+    return found

@@ -144,13 +144,8 @@ struct Multiplication {
         wgmma_fence();
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x) {
-            SharedMatrix own = lefts[x].later(at.stage * stage_bytes), other = right.later(at.stage * stage_bytes);
-#pragma unroll
-            for (int k = 0; k < depth; k += step) {
-                wgmma<T, tile_n, a_by_depth, b_by_depth>(sums[x], own, other, !zeros || k > 0);
-                own += step_a;
-                other += step_b;
-            }
+            const SharedMatrix own = lefts[x].later(at.stage * stage_bytes), other = right.later(at.stage * stage_bytes);
+            wgmma_line<T, tile_n, a_by_depth, b_by_depth>(sums[x], own, other, !zeros);
         }
         wgmma_commit();
         previous = current, current = at.stage;

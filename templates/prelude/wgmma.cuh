@@ -23,6 +23,9 @@ struct SharedMatrix {
     static __device__ __forceinline__ unsigned long long field(unsigned bytes, int at) {
         return shl((unsigned long long)((bytes & 0x3ffff) / 16), at);
     }
+    // Bytes from the part that an instruction multiplies to the next one along the depth, within a line, or in lines of 16-bit elements.
+    template <bool BY_DEPTH>
+    static constexpr int step = BY_DEPTH ? 32 : 16 * 128;
     // The matrix that begins so many bytes later, before the swizzle.
     __device__ __forceinline__ SharedMatrix& operator+=(int bytes) {
         bits += bytes / 16;
@@ -49,6 +52,17 @@ struct SharedMatrix {
     asm volatile("{ .reg .pred add; setp.ne.b32 add, " predicate ", 0; wgmma.mma_async.sync.aligned.m64n<< columns >>k" \
                  depth ".f32." type "." type " " CUKERN_D<< columns >> ", " a ", " b ", add, 1, 1" more "; }"    \
                  : CUKERN_IN_OUT<< columns >> : __VA_ARGS__)
+// With both matrices in shared memory, along a line: further ones begin so many chunks behind.
+#define CUKERN_NEXT_WGMMA<< columns >>(depth, type, more)                                                         \
+    "add.s64 a, a, %<< n + 3 >>; add.s64 b, b, %<< n + 4 >>; wgmma.mma_async.sync.aligned.m64n<< columns >>k"     \
+    depth ".f32." type "." type " " CUKERN_D<< columns >> ", a, b, true, 1, 1" more "; "
+#define CUKERN_WGMMA_LINE<< columns >>(depth, type, more, ...)                                                    \
+    asm volatile("{ .reg .pred add, true; .reg .b64 a, b; setp.ne.b32 add, %<< n + 2 >>, 0; setp.eq.b32 true, 0, 0; " \
+                 "mov.b64 a, %<< n >>; mov.b64 b, %<< n + 1 >>; wgmma.mma_async.sync.aligned.m64n<< columns >>k"  \
+                 depth ".f32." type "." type " " CUKERN_D<< columns >> ", a, b, add, 1, 1" more "; "              \
+                 CUKERN_NEXT_WGMMA<< columns >>(depth, type, more) CUKERN_NEXT_WGMMA<< columns >>(depth, type, more) \
+                 CUKERN_NEXT_WGMMA<< columns >>(depth, type, more) "}"                                            \
+                 : CUKERN_IN_OUT<< columns >> : __VA_ARGS__)
 <% endfor %>
 
 // d = a @ b, added to d if `add`, for A (64, K) and B (K, N) of T, where K is 32 / sizeof(T). T is __half, __nv_bfloat16, or,
@@ -71,7 +85,27 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], SharedMatrix a, SharedM
 <% endfor %>
 #undef CUKERN_BY_TYPE
 }
-// The same with A in registers: warp w of the four has its rows 16 * w to 16 * w + 15, in words as those of mma's A.
+// d = a @ b, added to d if `add`, for a depth of 128 bytes, a line of the matrices that lie by depth. It is four wgmmas in one
+// statement, as NVRTC's time grows with how often statements name the registers of d.
+template <typename T, int N, bool A_BY_DEPTH, bool B_BY_DEPTH>
+__device__ __forceinline__ void wgmma_line(float (&d)[N / 2], SharedMatrix a, SharedMatrix b, bool add) {
+    static_assert(is_tensor_type<T>, "wgmma_line: T is __half, __nv_bfloat16, float or E4M3");
+    static_assert(sizeof(T) == 2 || (A_BY_DEPTH && B_BY_DEPTH), "wgmma_line: matrices of this type lie by depth");
+#define CUKERN_BY_TYPE(wgmma, more, ...)                                                                         \
+    if constexpr (is_float16<T>) wgmma("16", "f16", more, __VA_ARGS__, "n"(int(!A_BY_DEPTH)), "n"(int(!B_BY_DEPTH))); \
+    else if constexpr (is_bfloat16<T>) wgmma("16", "bf16", more, __VA_ARGS__, "n"(int(!A_BY_DEPTH)), "n"(int(!B_BY_DEPTH))); \
+    else if constexpr (is_e4m3<T>) wgmma("32", "e4m3", "", __VA_ARGS__);                                         \
+    else wgmma("8", "tf32", "", __VA_ARGS__)
+<% for columns in wgmma_columns | default([64, 128, 256]) %>
+<% set n = columns // 2 %>
+    if constexpr (N == << columns >>) {
+        CUKERN_BY_TYPE(CUKERN_WGMMA_LINE<< columns >>, ", %<< n + 5 >>, %<< n + 6 >>", "l"(a.bits), "l"(b.bits), "r"((int)add),
+                       "n"(SharedMatrix::step<A_BY_DEPTH> / 16), "n"(SharedMatrix::step<B_BY_DEPTH> / 16));
+    }
+<% endfor %>
+#undef CUKERN_BY_TYPE
+}
+// wgmma with A in registers: warp w of the four has its rows 16 * w to 16 * w + 15, in words as those of mma's A.
 template <typename T, int N, bool B_BY_DEPTH>
 __device__ __forceinline__ void wgmma(float (&d)[N / 2], const unsigned (&a)[4], SharedMatrix b, bool add) {
     static_assert(is_tensor_type<T>, "wgmma: T is __half, __nv_bfloat16, float or E4M3");
@@ -116,6 +150,8 @@ struct SharedMatrix {
     const char* first;
     int leading, stride;
 
+    template <bool BY_DEPTH>
+    static constexpr int step = BY_DEPTH ? 32 : 16 * 128;
     SharedMatrix(const void* first, int leading, int stride) : first((const char*)first), leading(leading), stride(stride) {}
     SharedMatrix& operator+=(int bytes) {
         first += bytes;
@@ -219,6 +255,14 @@ inline void wgmma(float (&d)[N / 2], SharedMatrix a, SharedMatrix b, bool add, C
     b.require<T, B_BY_DEPTH>(0, N, file, line);
     cukern::WgmmaOperands own{d, &a, nullptr, &b, add, cukern::thread_rank() / 32, file, line};
     cukern::together("wgmma", cukern::wgmma_of_warp<T, N, false, A_BY_DEPTH, B_BY_DEPTH>, &own, file, line);
+}
+template <typename T, int N, bool A_BY_DEPTH, bool B_BY_DEPTH>
+inline void wgmma_line(float (&d)[N / 2], SharedMatrix a, SharedMatrix b, bool add, CUKERN_HERE) {
+    for (int k = 0; k < 4; ++k, add = true) {
+        wgmma<T, N, A_BY_DEPTH, B_BY_DEPTH>(d, a, b, add, file, line);
+        a += SharedMatrix::step<A_BY_DEPTH>;
+        b += SharedMatrix::step<B_BY_DEPTH>;
+    }
 }
 template <typename T, int N, bool B_BY_DEPTH>
 inline void wgmma(float (&d)[N / 2], const unsigned (&a)[4], SharedMatrix b, bool add, CUKERN_HERE) {

@@ -89,6 +89,24 @@ def test_products_of_every_type(device: ck.Device, ctype: str, in_registers: boo
     np.testing.assert_array_equal(*product(device, ctype, in_registers, by_depth))
 
 
+STEPS = FACTORS[
+    FACTORS.index("    for (int k = 0; k < 4; ++k) {\n<% if") : FACTORS.index("    wgmma_commit();")
+]
+
+
+@pytest.mark.parametrize(
+    ("ctype", "by_depth"), [(ctype, by_depth) for ctype, inner, by_depth in FORMS if not inner]
+)
+def test_a_line_is_multiplied_as_by_its_four_steps(device: ck.Device, ctype: str, by_depth: bool) -> None:
+    needs_wgmma(device)
+    line = "wgmma_line< << type >>, 64, true, << by_depth >> >(sums, of_a, of_b, {});"
+    begun = "for (int i = 0; i < 32; ++i) sums[i] = 1;\n    wgmma_fence();"
+    for add in ("false", "true"):
+        text = FACTORS.replace(STEPS, line.format(add)).replace("wgmma_fence();", begun)
+        made, right = product(device, ctype, False, by_depth, text=text)
+        np.testing.assert_array_equal(made, right + (add == "true"))
+
+
 @pytest.mark.parametrize(("columns", "in_registers"), [(8, True), (104, False), (256, True)])
 def test_products_of_every_width(device: ck.Device, columns: int, in_registers: bool) -> None:
     needs_wgmma(device)

@@ -14,7 +14,11 @@ from . import driver
 
 #: Instructions of compute capability 9.0 alone, the header that has them, and its functions that use them.
 _FOR_90A = (
-    ("wgmma.", "prelude/wgmma.cuh", {"wgmma", "wgmma_fence", "wgmma_commit", "wgmma_wait", "wgmma_made"}),
+    (
+        "wgmma.",
+        "prelude/wgmma.cuh",
+        {"wgmma", "wgmma_line", "wgmma_fence", "wgmma_commit", "wgmma_wait", "wgmma_made"},
+    ),
     ("setmaxnreg.", "prelude/warp_roles.cuh", {"give_registers", "take_registers"}),
 )
 _NAME = re.compile(r"sm_([1-9][0-9]?)([0-9])a?")

@@ -132,13 +132,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
                 wgmma_fence();
 #pragma unroll
                 for (int x = 0; x < halves; ++x) {
-                    SharedMatrix left(own + (half_lines * x + shift) * line, 16, 1024), right(filters + stage * weight_stage, 16, 1024);
-#pragma unroll
-                    for (int k = 0; k < line; k += 16) {
-                        wgmma<T, tile_n, true, true>(sums[x], left, right, i > 0 || tap > 0 || k > 0);
-                        left += 32;
-                        right += 32;
-                    }
+                    const SharedMatrix left(own + (half_lines * x + shift) * line, 16, 1024);
+                    wgmma_line<T, tile_n, true, true>(sums[x], left, SharedMatrix(filters + stage * weight_stage, 16, 1024), i > 0 || tap > 0);
                 }
                 wgmma_commit();
                 wgmma_wait<1>(sums[0]);  // the tap before this one has been multiplied

@@ -58,6 +58,7 @@ CHECKS = {
     "device/": "bundle_file bundles trust",
     "device/capture": "capture",
     "device/disk_cache": "diskcache",
+    "device/texts": "texts",
     "device/dlpack": "interop",
     "device/nvrtc": "nvrtc libraries",
     "device/precision": "matmul_precision",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -11,7 +12,8 @@ from contextlib import contextmanager
 
 from ..errors import DeviceError
 from ..text import render, signature
-from ..text.signature import Unit, restored
+from ..text.signature import Unit, restored, stored
+from . import texts
 from .bundle_file import TEMPLATES, BundleFile, Code, Target, hash_of
 
 
@@ -155,7 +157,7 @@ def loaded() -> tuple[Bundle, ...]:
 
 
 def _template(key: str) -> bytes | None:
-    """Python's code of a template, from a loaded bundle."""
+    """Python's code of a template, from a loaded bundle or the disk."""
     try:
         searched = loaded()
     except DeviceError:  # `unit` raises it again, where it is not taken for an error of the template
@@ -163,14 +165,14 @@ def _template(key: str) -> bytes | None:
     for bundle in searched:
         if bundle._templates is not None and (code := bundle._file.find(bundle._templates, key)):
             return code.payload
-    return None
+    return texts.find(key)
 
 
-render.bytecode.find = _template
+render.bytecode.find, render.bytecode.keep = _template, texts.keep
 
 
 def unit(text: str, trusted: bool) -> Unit:
-    """The unit of a text, parsed when a loaded bundle was built, else now.
+    """The unit of a text, parsed when a loaded bundle was built; the library's own by an earlier process; else now.
 
     Raises:
         DeviceError: a bundle is damaged.
@@ -185,7 +187,14 @@ def unit(text: str, trusted: bool) -> Unit:
                 raise DeviceError(
                     f"bundle {bundle.path}: parsed: expected the result of parsing a text, got {error!r}"
                 ) from error
-    return signature.parse(text, trusted)
+    if not trusted:
+        return signature.parse(text, trusted)
+    key = hash_of(text, trusted)
+    if (kept := texts.find(key)) is not None:
+        return restored(json.loads(kept), text)
+    made = signature.parse(text, trusted)
+    texts.keep(key, json.dumps(stored(made)).encode())
+    return made
 
 
 def find(kind: str, index: int, key: str, why_not: Callable[[Target], str | None]) -> Code | None:

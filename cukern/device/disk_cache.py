@@ -92,6 +92,10 @@ class DiskCache:
                 f"({error.__cause__}): set CUKERN_CACHE_DIR to a folder with room"
             ) from error
 
+    def keep(self, key: str, content: bytes) -> None:
+        """Let ``content`` be the entry ``key``, if there is none."""
+        self.get(key, lambda path: path.write_bytes(content))
+
     def find(self, key: str) -> Path | None:
         """The file of the entry ``key``, None if it is missing or damaged."""
         if not self._checked:

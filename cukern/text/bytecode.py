@@ -1,4 +1,4 @@
-"""A cache of Jinja's compiled templates: recorded when a bundle is built, and looked up in bundles later."""
+"""A cache of Jinja's compiled templates: recorded when a bundle is built, and looked up in bundles and on the disk."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ class Bytecode:
 
     Attributes:
         compiled: name and code of the templates that this process has compiled or looked up, by hash; None if not kept.
-        find: looks a hash up in the loaded bundles.
+        find: looks a hash up in the loaded bundles, and on the disk.
+        keep: keeps the code for a hash on the disk.
     """
 
     def __init__(self) -> None:
         self.compiled: dict[str, tuple[str, bytes]] | None = None
         self.find: Callable[[str], bytes | None] | None = None
+        self.keep: Callable[[str, bytes], None] | None = None
 
     def get_bucket(
         self, environment: jinja2.Environment, name: str, filename: str | None, source: str
@@ -48,8 +50,11 @@ class Bytecode:
 
     def set_bucket(self, bucket: Bucket) -> None:
         """See :class:`jinja2.BytecodeCache`."""
+        code = marshal.dumps(bucket.code)
         if self.compiled is not None:
-            self.compiled[bucket.key] = bucket.checksum, marshal.dumps(bucket.code)
+            self.compiled[bucket.key] = bucket.checksum, code
+        if self.keep is not None:
+            self.keep(bucket.key, code)
 
 
 def _moved(code: CodeType, filename: str) -> CodeType:

@@ -100,7 +100,5 @@ def deferred(x: Array) -> Callable[[], Array] | None:
 
 def about_to_write(*arrays: Array | None) -> None:
     """Compute what waits and reads the memory of these arrays, before it is written."""
-    if traced_threads:
-        for one in arrays:
-            if one is not None:
-                writes(one)
+    if traced_threads and (given := [one for one in arrays if one is not None]):
+        writes(*given)

@@ -22,9 +22,9 @@ traced_threads: set[int] = set()
 class Trace(Protocol):
     """Operations of a thread that wait, see :mod:`..elementwise.trace`."""
 
-    def write(self, x: Array) -> None: ...
+    def write(self, *arrays: Array) -> None: ...
 
-    def write_within(self, x: Array) -> None: ...
+    def write_within(self, *arrays: Array) -> None: ...
 
     def read(self, x: Array, what: str) -> None: ...
 
@@ -67,12 +67,12 @@ def suspended(trace: Trace) -> Iterator[None]:
         begin_trace(active)
 
 
-def writes(array: Array) -> None:
-    """Tell the traces of this thread, if there are any, that the memory of an array is about to be written."""
+def writes(*arrays: Array) -> None:
+    """Tell the traces of this thread, if there are any, that the memory of arrays is about to be written."""
     if (active := _state.trace) is not None:
-        active.write(array)
+        active.write(*arrays)
     if (outer := _state.suspended) is not None:
-        outer.write_within(array)
+        outer.write_within(*arrays)
 
 
 def reads(array: Array, what: str = "") -> None:

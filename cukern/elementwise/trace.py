@@ -542,32 +542,31 @@ class Trace(Launches):
             views[stage.result] = stage._replace(out=shape).result
         return substitute((one.node,), views)[0]
 
-    def write(self, x: Array) -> None:
-        """Compute what reads the memory of ``x``, which is about to be written."""
+    def write(self, *arrays: Array) -> None:
+        """Compute what reads the memory of arrays that are about to be written."""
         self.script.open = self.script.open or "it writes to an array"
-        self._settle_readers(x)
+        self._settle_readers(*arrays)
 
-    def write_within(self, x: Array) -> None:
+    def write_within(self, *arrays: Array) -> None:
         """:meth:`write` by a function that is called as one step, and writes again when that is repeated."""
         outer = trace_hooks.begin_trace(self)
         try:
-            self._settle_readers(x)
+            self._settle_readers(*arrays)
         finally:
             trace_hooks.begin_trace(outer)
 
-    def _settle_readers(self, x: Array) -> None:
-        storage = x._storage
+    def _settle_readers(self, *arrays: Array) -> None:
+        storages, own = {id(x._storage): x._storage for x in arrays}, set(map(id, arrays))
+
+        def reads(one: Expression) -> bool:
+            return any(id(each._storage) in storages for each in one.reads)
+
         for key, views in list(self._views.items()):
-            if key == id(storage) or any(each._storage is storage for one in views for each in one.of.reads):
+            if key in storages or any(reads(one.of) for one in views):
                 self._join(self._views.pop(key))
-        self._compute_all(
-            [
-                one
-                for reader, one in self._alive()
-                if reader is x or any(each._storage is storage for each in one.reads)
-            ]
-        )
-        self._forget(storage)
+        self._compute_all([one for reader, one in self._alive() if id(reader) in own or reads(one)])
+        for storage in storages.values():
+            self._forget(storage)
 
     def _join(self, views: Sequence[_Viewed]) -> None:
         """Let views of pending arrays, each of which may have been computed by itself, have the memory of these."""

@@ -45,6 +45,7 @@ _CUB = {
     "cub": "cub/thread/thread_operators.cuh",
 }
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]*)>|"([^"\n]*)").*$', re.MULTILINE)
+_ONCE = re.compile(r"[ \t]*#[ \t]*pragma[ \t]+once\b.*")
 
 
 def _read(name: str, folders: tuple[Path, ...]) -> tuple[Path, str] | None:
@@ -89,14 +90,18 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = (), build: Bu
         for number, line in _whole_lines(text):
             line = conditions.line(line, text)
             include = _INCLUDE.match(line.encode())
+            if _ONCE.fullmatch(line):
+                lines.append("")
+                continue
             if include is None:
                 lines.append(line)
                 continue
             wanted = (include[1] or include[2]).decode()
             own = _read(wanted, here if include[2] is not None else build.include)
             if own is not None:
-                if own[0] not in seen:
-                    seen.add(own[0])
+                file = own[0].resolve()  # as a/../b.h and b.h are one
+                if file not in seen:
+                    seen.add(file)
                     lines += [put(own[1], wanted, (own[0].parent, *folders)), f'#line {number + 1} "{name}"']
                 else:
                     lines.append("")

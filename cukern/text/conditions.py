@@ -7,17 +7,32 @@ such as ``__CUDA_ARCH__``, is left to it.
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 _DIRECTIVE = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else|endif|define|undef)\b(.*)$", re.DOTALL)
 _COMMENTS = re.compile(r"//.*|/\*.*?(?:\*/|$)", re.DOTALL)
 _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
-_NUMBER = re.compile(r"\(?\s*((?:\d+|0[xX][0-9a-fA-F]+)[uUlL]*)\s*\)?")
 _ARITHMETIC = re.compile(r"[\d\sxXa-fA-F()<>=!&|+*%-]*")
-#: The compiler knows its version.
-_VERSIONS = ("CUDART_VERSION", "CUDA_VERSION")
+#: What CUDA's compilers say of their version; a release has minor versions from 0 to 9.
+_RELEASES = frozenset(str(version) for version in range(12000, 15000, 10))
+_VERSIONS: dict[str, frozenset[str | None]] = {
+    "CUDART_VERSION": _RELEASES,
+    "CUDA_VERSION": _RELEASES,
+    "__CUDACC_VER_MAJOR__": frozenset(("12", "13", "14")),
+    "__CUDACC_VER_MINOR__": frozenset(map(str, range(10))),
+}
+#: Macros by which processors of the host tell what they have, of which kernels have nothing.
+_OF_PROCESSORS = re.compile(r"__(?:AVX|SSE|SSSE|FMA|F16C|MMX|ARM|ALTIVEC|VSX)\w*")
+#: A value that is no number that is known here.
+_UNKNOWN = "?"
+#: The possible values of a macro; None where it is not defined.
+_Values = frozenset[str | None]
+_OF_COMPILER: _Values = frozenset((None, _UNKNOWN))
+_UNDEFINED: _Values = frozenset((None,))
 _TOKEN = re.compile(r"0[xX][0-9a-fA-F]+|\d+|&&|\|\||<<|>>|[<>=!]=|\S")
 #: The operators of `_ARITHMETIC`, which has no division; binary ones with their precedence.
 _UNARY: dict[str, Callable[[int], int]] = {"!": operator.not_, "+": operator.pos, "-": operator.neg}
@@ -40,25 +55,43 @@ _BINARY: dict[str, tuple[int, Callable[[int, int], int]]] = {
     "%": (9, lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1)),
 }
 _TIGHTEST = 10
-#: Of more names that the compiler defines or not, it is left to it what holds.
-_MOST_UNSURE = 4
+#: Of more states of the names that the compiler decides on, it is left to it what holds.
+_MOST_STATES = 512
+_WORD = re.compile(r"\b[A-Za-z_]\w*")
+
+
+@dataclass
+class _Chain:
+    """An open condition with its branches.
+
+    Attributes:
+        counts: whether the lines of the present branch are active; None if the compiler decides.
+        closed: whether none of the branches that follow can be.
+        written: whether the compiler gets the condition.
+        before: the macros before it, if so.
+        ends: the macros at the ends of its branches.
+    """
+
+    counts: bool | None
+    closed: bool
+    written: bool
+    before: dict[str, _Values]
+    ends: list[dict[str, _Values]] = field(default_factory=list)
 
 
 class Conditions:
     """The state of the preprocessor in a text that is read line by line."""
 
     def __init__(self, cplusplus: str = "201703") -> None:
-        self._values = {"__CUDACC__": "1", "__cplusplus": cplusplus}
-        #: Names that are defined, or not, as the compiler decides.
-        self._unsure: set[str] = set()
-        #: For each open condition, whether its lines are active and whether a branch has been; None if unknown.
-        self._open: list[tuple[bool | None, bool | None]] = []
+        given = {"__CUDACC__": "1", "__cplusplus": cplusplus, "true": "1", "false": "0"}
+        self._macros: dict[str, _Values] = {name: frozenset([value]) for name, value in given.items()}
+        self._open: list[_Chain] = []
         self._in_comment = False
 
     @property
     def active(self) -> bool:
         """Whether the lines that follow are not left out."""
-        return all(counts is not False for counts, _ in self._open)
+        return all(chain.counts is not False for chain in self._open)
 
     def line(self, line: str, text: str) -> str:
         """The replacement of a line: the line, nothing, or another condition.
@@ -101,86 +134,108 @@ class Conditions:
             return ""
         name = re.match(r"\w*", rest)
         assert name is not None
-        if any(counts is None for counts, _ in self._open):
-            self._unsure.add(name[0])
-        elif word == "define":
-            self._values[name[0]] = rest[name.end() :].strip()
-            self._unsure.discard(name[0])
-        else:
-            self._values.pop(name[0], None)
-            self._unsure.discard(name[0])
+        value = rest[name.end() :]
+        has_parameters = value.startswith("(")
+        known = None if word == "undef" else _UNKNOWN if has_parameters else value.strip()
+        self._macros[name[0]] = frozenset([known])
         return line
 
     def _begun(self, word: str, rest: str, line: str, text: str) -> str:
         if not self.active:
-            self._open.append((False, True))
+            self._open.append(_Chain(False, True, False, {}))
             return ""
-        holds = self._holds(rest, text) if word == "if" else self._is_defined(rest, text)
-        if word == "ifndef" and holds is not None:
-            holds = not holds
-        self._open.append((holds, holds))
+        condition = rest if word == "if" else f"{'!' if word == 'ifndef' else ''}defined({rest})"
+        holds = self._holds(condition, text)
+        self._open.append(_Chain(holds, bool(holds), holds is None, dict(self._macros)))
         return line if holds is None else ""
 
     def _gone_on(self, word: str, rest: str, line: str, text: str) -> str:
-        counts, taken = self._open.pop()
+        chain = self._open[-1]
+        if chain.written and chain.counts is not False:
+            chain.ends.append(self._macros)
         if word == "endif":
-            return line if counts is None or taken is None else ""
-        if taken is None:  # the compiler decides all that follows
-            self._open.append((None, None))
+            self._open.pop()
+            if not chain.written:
+                return ""
+            self._macros = self._joined([*chain.ends, *([] if chain.closed else [chain.before])])
             return line
-        if taken or not self.active:
-            self._open.append((False, True))
+        if chain.closed:
+            chain.counts = False
             return ""
+        if chain.written:
+            self._macros = dict(chain.before)
         holds = True if word == "else" else self._holds(rest, text)
-        self._open.append((holds, holds))
-        return f"#if {rest}" if holds is None else ""
+        chain.closed = bool(holds)
+        if not chain.written:
+            chain.counts, chain.written = holds, holds is None
+            return f"#if {rest}" if holds is None else ""
+        chain.counts = False if holds is False else None
+        return "" if holds is False else line if holds is None or word == "else" else "#else"
 
-    def _is_defined(self, name: str, text: str) -> bool | None:
-        if name in self._unsure or name.startswith("__has_"):
-            return None
-        if name in self._values:
-            return True
-        own = re.search(rf"#[ \t]*define[ \t]+{re.escape(name)}\b", text)
-        return None if (name.startswith("__") or name in _VERSIONS) and not own else False
+    @staticmethod
+    def _joined(ends: list[dict[str, _Values]]) -> dict[str, _Values]:
+        """The macros behind branches of which the compiler takes one."""
+        names = {name for end in ends for name in end}
+        return {name: frozenset().union(*(end.get(name, _first(name)) for end in ends)) for name in names}
+
+    def _values(self, name: str, text: str) -> _Values:
+        """What a macro may be here; those that the text defines further down are not the compiler's."""
+        if name in self._macros:
+            return self._macros[name]
+        values = _first(name)
+        own = values != _UNDEFINED and re.search(rf"#[ \t]*define[ \t]+{re.escape(name)}\b", text)
+        return _UNDEFINED if own else values
 
     def _holds(self, condition: str, text: str) -> bool | None:
         """Whether a condition holds; None if that depends on the compiler or is beyond this arithmetic."""
-        asked = dict.fromkeys(match[1] or match[2] for match in _DEFINED.finditer(condition))
-        unsure = [name for name in asked if self._is_defined(name, text) is None]
-        if len(unsure) > _MOST_UNSURE:
+        asked = [*_WORD.findall(condition)]
+        found: dict[str, _Values] = {}
+        while asked:
+            name = asked.pop()
+            if name not in found and name != "defined":
+                found[name] = self._values(name, text)
+                asked += [word for value in found[name] for word in _WORD.findall(value or "")]
+        if math.prod(len(values) for values in found.values()) > _MOST_STATES:
             return None
-        found = {
-            self._holds_if(condition, text, dict(zip(unsure, states, strict=True)))
-            for states in itertools.product((False, True), repeat=len(unsure))
+        outcomes = {
+            _holds_if(condition, dict(zip(found, state, strict=True)))
+            for state in itertools.product(*found.values())
         }
-        return found.pop() if len(found) == 1 else None
+        return outcomes.pop() if len(outcomes) == 1 else None
 
-    def _holds_if(self, condition: str, text: str, states: dict[str, bool]) -> bool | None:
-        """Whether a condition holds if the compiler defines, or not, the names that it decides."""
-        unknown = False
 
-        def state(match: re.Match[str]) -> str:
-            name = match[1] or match[2]
-            return "1" if states.get(name, self._is_defined(name, text)) else "0"
+def _first(name: str) -> _Values:
+    """What a macro may be before the text says anything of it."""
+    if name in _VERSIONS:
+        return _VERSIONS[name]
+    return _OF_COMPILER if name.startswith("__") and not _OF_PROCESSORS.fullmatch(name) else _UNDEFINED
 
-        def value(match: re.Match[str]) -> str:
-            nonlocal unknown
-            known = self._is_defined(match[0], text)
-            number = _NUMBER.fullmatch(self._values.get(match[0], "0") if known is not None else "")
-            unknown = unknown or number is None
-            return number[1] if number else "0"
 
-        replaced = re.sub(r"\b[A-Za-z_]\w*", value, _DEFINED.sub(state, condition))
-        unsigned = re.search(r"[\da-fA-F][lL]*[uU]", replaced) is not None and "-" in replaced
-        replaced = re.sub(r"(\d)[uUlL]+\b", r"\1", replaced)
-        if unknown or unsigned or not _ARITHMETIC.fullmatch(replaced):
-            return None
-        tokens = _TOKEN.findall(replaced)[::-1]
-        try:
-            value_of_all = _value(tokens)
-        except (ValueError, IndexError, ArithmeticError, RecursionError):
-            return None
-        return None if tokens else bool(value_of_all)
+def _holds_if(condition: str, macros: dict[str, str | None]) -> bool | None:
+    """Whether a condition of macros holds; None if it is beyond this arithmetic."""
+
+    def state(match: re.Match[str]) -> str:
+        return "0" if macros[match[1] or match[2]] is None else "1"
+
+    def value(match: re.Match[str], within: frozenset[str] = frozenset()) -> str:
+        name = match[0]
+        if name in within:  # a macro that names itself
+            return "0"
+        of_name = macros[name]
+        inner = within | {name}
+        return "0" if of_name is None else f"({_WORD.sub(lambda one: value(one, inner), of_name)})"
+
+    replaced = _WORD.sub(value, _DEFINED.sub(state, condition))
+    unsigned = re.search(r"[\da-fA-F][lL]*[uU]", replaced) is not None and "-" in replaced
+    replaced = re.sub(r"(\d)[uUlL]+\b", r"\1", replaced)
+    if unsigned or not _ARITHMETIC.fullmatch(replaced):
+        return None
+    tokens = _TOKEN.findall(replaced)[::-1]
+    try:
+        value_of_all = _value(tokens)
+    except (ValueError, IndexError, ArithmeticError, RecursionError):
+        return None
+    return None if tokens else bool(value_of_all)
 
 
 def _value(tokens: list[str], least: int = 0) -> int:

@@ -124,6 +124,11 @@ _OLD = {
     "__shfl_down(...)": "__shfl_down_sync(__activemask(), __VA_ARGS__)",
     "__shfl_xor(...)": "__shfl_xor_sync(__activemask(), __VA_ARGS__)",
 }
+#: Declarations of types, and the braces around them; those of a linkage specification are no scope.
+_SCOPES = re.compile(
+    r'//[^\n]*|(?s:/\*.*?\*/)|\bextern\s*"C"\s*\{|"(?:\\.|[^"\\\n])*"|[{}]|'
+    r"\btypedef\b[^;{}]*?\b(\w+)\s*;|\busing\s+(\w+)\s*="
+)
 
 
 @lru_cache(maxsize=8)
@@ -142,11 +147,23 @@ def _macros(text: str, values: Mapping[str, str]) -> list[str]:
     ]
 
 
+def _declared(text: str) -> set[str]:
+    """The types that a text declares by ``typedef`` or ``using``, outside namespaces and classes."""
+    own, inside = set(), []
+    for match in _SCOPES.finditer(text):
+        if match[0].endswith("{"):
+            inside.append(match[0] == "{")
+        elif match[0] == "}":
+            inside = inside[:-1]
+        elif match.lastindex and not any(inside):
+            own.add(match[match.lastindex])
+    return own
+
+
 def definitions(text: str) -> list[str]:
     """Definitions of what a text may use of the headers that are left out, each with its own line breaks."""
     words = _wanted(text)
-    declared = set(re.findall(r"\btypedef\b[^;{}]*?\b(\w+)\s*;|\busing\s+(\w+)\s*=", text))
-    own = {name for names in declared for name in names}
+    own = _declared(text)
     defined = [
         f"typedef {kind} {name};" for name, kind in _TYPES.items() if name in words and name not in own
     ]

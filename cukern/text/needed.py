@@ -14,7 +14,7 @@ import tree_sitter
 from . import COMMENT
 from .assemble import left_out_line
 from .kernel_macros import expanded_kernels
-from .std_names import only_in_std, with_std
+from .std_names import also_global, only_in_std, with_std
 from .syntax import GROUPS, WORDS, syntax_tree, text_of
 
 _ON_DEVICE = {
@@ -36,6 +36,7 @@ _MACRO = re.compile(
 _TYPES = ("struct_specifier", "class_specifier", "union_specifier")
 #: What makes names of a namespace known without it.
 _USING = re.compile(r"using\s+namespace\b")
+_OF_STD = re.compile(r"using\s+(?:namespace\s+)?std\s*::\s*(\w+)")
 #: Headers that a kernel includes only if it names a part of their path, as the host has none or few of them.
 _OF_NAMES = re.compile(
     rb"^[ \t]*#[ \t]*include[ \t]*<((?:cuda|cub)/[^>\n]*|mma\.h|cuda_(?:fp6|awbarrier\w*)\.h|"
@@ -86,18 +87,17 @@ def _words(text: str) -> set[str]:
     return set(WORDS.findall(text)) - {""}
 
 
-def _without_annotations(macro: re.Match[str]) -> str:
-    return "" if set(macro[2].split()) <= _ANNOTATIONS else macro[0]
-
-
 def expanded_annotations(text: str) -> str:
     """The text with macros that make kernels, and such as ``#define HD __host__ __device__``, replaced by values."""
     text = expanded_kernels(text)
     macros: dict[str, str] = {}
     for name, value in _MACRO.findall(text):
-        if set(value.split()) <= _ANNOTATIONS and "__device__" not in macros.get(name, ""):
-            macros[name] = value  # of several that the compiler decides on, the device's
-    for name in set(re.findall(r"#[ \t]*define[ \t]+(\w+)", _MACRO.sub(_without_annotations, text))):
+        words = [word for part in value.split() for word in macros.get(part, part).split()]
+        if set(words) <= _ANNOTATIONS and _ON_DEVICE.isdisjoint(macros.get(name, "").split()):
+            macros[name] = " ".join(words)  # of several that the compiler decides on, the device's
+    annotations = _ANNOTATIONS | macros.keys()
+    others = _MACRO.sub(lambda macro: "" if set(macro[2].split()) <= annotations else macro[0], text)
+    for name in set(re.findall(r"#[ \t]*define[ \t]+(\w+)", others)):
         macros.pop(name, None)  # which is something else elsewhere
     if not macros:
         return text
@@ -188,8 +188,10 @@ def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
         item.droppable = item.names.isdisjoint({""})
     elif inner.type in ("template_instantiation", "static_assert_declaration"):
         item.of_host = True
-    elif inner.type == "using_declaration" and re.match(r"using\s+(namespace\s+)?std\s*::", text_of(inner)):
-        item.of_host = True  # what a kernel uses of std is global here
+    elif inner.type == "using_declaration" and (of_std := _OF_STD.match(text_of(inner))):
+        # What a kernel uses of std is global here, unless its namespace has another function of that name.
+        item.names = frozenset([of_std[1]]) & also_global()
+        item.of_host = not item.names or inner.parent is None or inner.parent.type != "declaration_list"
     elif text_of(inner).split() == ["using", "namespace", "std;"]:
         item.names = only_in_std()
     elif inner.type == "using_declaration" and not _USING.match(text_of(inner)):
@@ -233,7 +235,10 @@ def _items(node: tree_sitter.Node) -> Iterator[_Item]:
 
 
 def _host_members(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_sitter.Node]:
-    """Member functions that run on the host alone: definitions, and declarations that say so."""
+    """Member functions that run on the host alone: what has a body, a type or a word that says so.
+
+    A kernel needs those that are virtual, for the size of their class, and constructors and destructors without a body.
+    """
     stack = [node]
     while stack:
         one = stack.pop()
@@ -246,8 +251,12 @@ def _host_members(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_
                     if _ON_DEVICE.isdisjoint(_head(inner)) and name not in annotated:
                         yield member
                 elif inner.type in ("field_declaration", "declaration") and _is_function(inner):
-                    words = _words(text_of(inner))
-                    if "__host__" in words and _ON_DEVICE.isdisjoint(words):
+                    words, name = _words(text_of(inner)), _name_in(inner.child_by_field_name("declarator"))
+                    is_plain = bool(name) and inner.child_by_field_name("type") and not inner.has_error
+                    is_host = "__host__" in words or (
+                        is_plain and name not in annotated and "virtual" not in words
+                    )
+                    if is_host and _ON_DEVICE.isdisjoint(words):
                         yield member
         if one.type != "compound_statement":
             stack.extend(one.named_children)

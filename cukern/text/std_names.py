@@ -43,6 +43,13 @@ def only_in_std() -> frozenset[str]:
     return frozenset([*made, "swap", "exchange", "clamp", "move", "forward", "bit_cast", "make_pair"])
 
 
+@lru_cache(maxsize=1)
+def also_global() -> frozenset[str]:
+    """The names that kernels have with ``std::`` and without it."""
+    listed = re.findall(r"^using ((?:::\w+,? ?)+);", _library(), re.MULTILINE)
+    return frozenset([*re.findall(r"\w+", " ".join(listed)), "abs", "max", "min"])
+
+
 def own_at(text: str) -> int:
     """Where the first part of a rendered text begins that is not of the prelude."""
     own = _OWN.search(text)

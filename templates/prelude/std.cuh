@@ -150,6 +150,12 @@ struct make_signed {
 };
 CUKERN_MAKES(make_unsigned)
 CUKERN_MAKES(make_signed)
+template <size_t bytes, size_t alignment>
+struct aligned_storage {
+    struct type { alignas(alignment) unsigned char data[bytes]; };
+};
+template <size_t bytes, size_t alignment>
+using aligned_storage_t = typename aligned_storage<bytes, alignment>::type;
 template <class T>
 __device__ T&& declval() noexcept;
 template <class... All>
@@ -216,13 +222,17 @@ CUKERN_OPERATION(equal_to, a == b)
 
 template <class T, bool = is_integral_v<T>>
 struct cukern_limits {
-    static constexpr bool is_specialized = false;
+    static constexpr bool is_specialized = false, is_signed = false, is_integer = false, is_exact = false;
+    static constexpr bool is_iec559 = false, is_bounded = false, is_modulo = false;
+    static constexpr bool has_infinity = false, has_quiet_NaN = false;
 };
 template <class T>
 struct cukern_limits<T, true> {
     static constexpr bool is_specialized = true, is_signed = std::is_signed_v<T>, is_integer = true, is_exact = true;
+    static constexpr bool is_iec559 = false, is_bounded = true, is_modulo = !is_signed && !is_same_v<T, bool>;
     static constexpr bool has_infinity = false, has_quiet_NaN = false;
     static constexpr int digits = is_same_v<T, bool> ? 1 : 8 * sizeof(T) - is_signed, digits10 = digits * 30103 / 100000;
+    static constexpr int radix = 2;
     __device__ static constexpr T max() { return T(is_same_v<T, bool> ? 1 : ~0ull >> (64 - digits)); }
     __device__ static constexpr T min() { return is_signed ? T(-max() - 1) : T(0); }
     __device__ static constexpr T lowest() { return min(); }
@@ -232,7 +242,9 @@ struct cukern_limits<T, true> {
 };
 struct cukern_float_limits {
     static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false;
+    static constexpr bool is_iec559 = true, is_bounded = true, is_modulo = false;
     static constexpr bool has_infinity = true, has_quiet_NaN = true;
+    static constexpr int radix = 2;
 };
 template <>
 struct cukern_limits<float, false> : cukern_float_limits {

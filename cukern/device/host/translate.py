@@ -14,9 +14,11 @@ from ...text.variables import device_variables
 from . import texture
 from .compiler import HEADER
 
-#: Functions that may wait, or that end a wait: a kernel that reaches one runs its threads as fibers.
+#: Functions that may wait, or that end a wait, or that ask what the runtime knows of fibers alone: a kernel that reaches
+#: one runs its threads as fibers.
 _COLLECTIVES = frozenset(
     ["__syncthreads", "__syncwarp", "__activemask", "__nanosleep", "__barrier_sync", "together", "until"]
+    + ["__isShared", "__isLocal", "__isGlobal", "__cvta_shared_to_generic"]
     + [
         "require_mbarrier",  # in all that arrives at one, or lets it count
         "send_store",
@@ -184,6 +186,15 @@ _VARIABLES = """extern "C" __attribute__((visibility("default"), externally_visi
 const cukern::Variable cukern_variables[] = {{{rows}}};
 """
 
+_IS_CONSTANT = """
+bool cukern::is_constant(const void* address) {{
+    [[maybe_unused]] const auto among = [address](const void* first, unsigned long long bytes) {{
+        return (unsigned long long)address - (unsigned long long)first < bytes;
+    }};
+    return {among};
+}}"""
+_ASKS_CONSTANT = re.compile(r"\b__is(?:Constant|Global)\b|\bisspacep\b")
+
 _PLAIN = """
 static void run_blocks(
     const Launch* launch, unsigned long long first, unsigned long long count, void* shared) {{
@@ -248,10 +259,21 @@ _WAITING = re.compile(
 
 
 def variable_table(unit: Unit) -> str:
-    """The table of the unit's variables, in the order of :func:`variables`, so that others find and set them."""
+    """The table of the unit's variables, in the order of :func:`variables`, so that others find and set them, and
+    what says of an address whether it is in a constant one.
+    """
     variables = () if unit.trusted else device_variables(unit.text)
     rows = ", ".join(f"{{(void*)&::{one.name}, sizeof(::{one.name})}}" for one in variables)
-    return _VARIABLES.format(rows=rows) if rows else ""
+    return (_VARIABLES.format(rows=rows) if rows else "") + _is_constant(unit)
+
+
+def _is_constant(unit: Unit) -> str:
+    """The function that says whether an address is in a ``__constant__`` variable of the unit, if it asks that."""
+    if not _ASKS_CONSTANT.search(unit.text):
+        return ""
+    names = [one.name for one in device_variables(unit.text) if one.constant]
+    among = " || ".join(f"among(&::{name}, sizeof(::{name}))" for name in names)
+    return _IS_CONSTANT.format(among=among or "false")
 
 
 def needs_fibers(unit: Unit) -> bool:

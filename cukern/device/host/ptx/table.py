@@ -343,7 +343,9 @@ _CONVERSIONS = [
     _row("cvta.to.shared(?:::cta|::cluster)?.u(?:32|64)", "$1"),
     _row("cvta.shared(?:::cta|::cluster)?.u64", "(unsigned long long)cukern::shared_at($1)"),
     _row("isspacep.shared(?:::cta)?", "cukern::runtime->is_shared((const void*)$1, 1)"),
-    _row("isspacep.global", "!cukern::runtime->is_shared((const void*)$1, 1)"),
+    _row("isspacep.local", "cukern::runtime->is_local((const void*)$1)"),
+    _row("isspacep.const", "__isConstant((const void*)$1)"),
+    _row("isspacep.global", "__isGlobal((const void*)$1)"),
 ]
 _MEMORY = [
     _row(

@@ -136,6 +136,8 @@ struct Runtime {
     void* (*map_shared)(const void* own, unsigned rank, const char* file, int line);
     // Whether these bytes are in the shared memory of the running thread's block; without bytes, whether a variable there has the first.
     bool (*is_shared)(const void* first, unsigned long long bytes);
+    // Whether this is on the running thread's own stack.
+    bool (*is_local)(const void* address);
     // The running thread passes on what it has written to shared memory to what goes on beside.
     void (*fence_to_async)();
     // What goes on beside has written these bytes of shared memory; and is going to read these, which have to be passed on.

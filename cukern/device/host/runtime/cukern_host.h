@@ -151,8 +151,23 @@ static inline void next_block(const Launch* launch) {
 
 
 // All memory is in one address space.
+#define CUKERN_ADDRESS_SPACE(space)                                                                          \
+    static inline size_t __cvta_generic_to_##space(const void* address) { return (size_t)address; }          \
+    static inline void* __cvta_##space##_to_generic(size_t address) { return (void*)address; }
+CUKERN_ADDRESS_SPACE(global)
+CUKERN_ADDRESS_SPACE(local)
+CUKERN_ADDRESS_SPACE(constant)
+CUKERN_ADDRESS_SPACE(grid_constant)
+#undef CUKERN_ADDRESS_SPACE
 static inline size_t __cvta_generic_to_shared(const void* address) { return (size_t)address; }
-static inline size_t __cvta_generic_to_global(const void* address) { return (size_t)address; }
+// Which __constant__ variables a kernel has, its text says: see translate.py.
+namespace cukern {
+__attribute__((visibility("hidden"))) bool is_constant(const void* address);
+}
+#define __isConstant(address) cukern::is_constant(address)
+static inline unsigned __isShared(const void* address) { return cukern::runtime->is_shared(address, 1); }
+static inline unsigned __isLocal(const void* address) { return cukern::runtime->is_local(address); }
+#define __isGlobal(address) (!__isShared(address) && !__isLocal(address) && !__isConstant(address))
 
 #include "cukern_warp.h"
 #include "cukern_heap.h"
@@ -162,3 +177,4 @@ static inline size_t __cvta_generic_to_global(const void* address) { return (siz
 #include "cukern_rare.h"
 #include "cukern_atomic.h"
 #include "cukern_ptx.h"
+static inline void* __cvta_shared_to_generic(size_t address) { return cukern::shared_at(address); }

@@ -153,6 +153,7 @@ CUKERN_ARITHMETIC(double, d, )
 #undef CUKERN_ARITHMETIC
 static inline float __frsqrt_rn(float x) { return (float)(1.0 / __builtin_sqrt((double)x)); }
 static inline float __fmaf_rn(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+static inline float __fmaf_ieee_rn(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 static inline double __fma_rn(double x, double y, double z) { return __builtin_fma(x, y, z); }
 
 // CUDA's directed float arithmetic, from the operation in double and the sign of what that left over.
@@ -170,10 +171,15 @@ inline double two_sum_rest(double a, double b) {
     const double sum = a + b, part = sum - a;
     return (a - (sum - part)) + (b - part);
 }
+// A sum that is 0 has the sign of the direction, unless both of its parts have another one.
+inline double directed_zero(double a, double b, int direction) {
+    const double sum = a + b;
+    return sum == 0 && direction < 0 && (__builtin_signbit(a) || __builtin_signbit(b)) ? -0.0 : sum;
+}
 }  // namespace cukern
 #define CUKERN_DIRECTED(suffix, direction)                                                                     \
     static inline float __fadd_##suffix(float x, float y) {                                                    \
-        return cukern::directed_sum((double)x + y, cukern::two_sum_rest(x, y), direction);                     \
+        return cukern::directed_sum(cukern::directed_zero(x, y, direction), cukern::two_sum_rest(x, y), direction); \
     }                                                                                                          \
     static inline float __fsub_##suffix(float x, float y) { return __fadd_##suffix(x, -y); }                   \
     static inline float __fmul_##suffix(float x, float y) {                                                    \
@@ -190,9 +196,41 @@ inline double two_sum_rest(double a, double b) {
     }                                                                                                          \
     static inline float __fmaf_##suffix(float x, float y, float z) {                                           \
         const double product = (double)x * y;                                                                  \
-        return cukern::directed_sum(product + z, cukern::two_sum_rest(product, z), direction);                 \
-    }
+        return cukern::directed_sum(cukern::directed_zero(product, z, direction),                              \
+                                    cukern::two_sum_rest(product, z), direction);                              \
+    }                                                                                                          \
+    static inline float __fmaf_ieee_##suffix(float x, float y, float z) { return __fmaf_##suffix(x, y, z); }
 CUKERN_DIRECTED(rz, 0)
 CUKERN_DIRECTED(ru, 1)
 CUKERN_DIRECTED(rd, -1)
 #undef CUKERN_DIRECTED
+
+// Of double by the processor itself, whose mode of rounding is changed around the operation.
+namespace cukern {
+// The compiler moves no use of the value to before this, and no work on it to behind.
+template <class T>
+inline void settle(T& value) {
+    __asm__ volatile("" : "+m"(value) : : "memory");
+}
+template <class Function, class... T>
+inline double by_mode(int mode, Function function, T... operands) {
+    fesetround(mode);
+    (settle(operands), ...);
+    double value = function(operands...);
+    settle(value);
+    fesetround(FE_TONEAREST);
+    return value;
+}
+}  // namespace cukern
+#define CUKERN_BY_MODE(name, parameters, ...)                                                                  \
+    static inline double name##_rz parameters { return cukern::by_mode(FE_TOWARDZERO, __VA_ARGS__); }          \
+    static inline double name##_ru parameters { return cukern::by_mode(FE_UPWARD, __VA_ARGS__); }              \
+    static inline double name##_rd parameters { return cukern::by_mode(FE_DOWNWARD, __VA_ARGS__); }
+CUKERN_BY_MODE(__dadd, (double x, double y), [](double a, double b) { return a + b; }, x, y)
+CUKERN_BY_MODE(__dsub, (double x, double y), [](double a, double b) { return a - b; }, x, y)
+CUKERN_BY_MODE(__dmul, (double x, double y), [](double a, double b) { return a * b; }, x, y)
+CUKERN_BY_MODE(__ddiv, (double x, double y), [](double a, double b) { return a / b; }, x, y)
+CUKERN_BY_MODE(__drcp, (double x), [](double a) { return 1 / a; }, x)
+CUKERN_BY_MODE(__dsqrt, (double x), [](double a) { return __builtin_sqrt(a); }, x)
+CUKERN_BY_MODE(__fma, (double x, double y, double z), [](double a, double b, double c) { return __builtin_fma(a, b, c); }, x, y, z)
+#undef CUKERN_BY_MODE

@@ -41,12 +41,12 @@ CUKERN_OF_VECTORS(cosf, float, (float))
 #include "cukern_circular.h"
 #include "cukern_power.h"
 
-#define CUKERN_UNARY_AS(name, single, wide)                                     \
-    static inline float name(float x) { return single; }                        \
-    static inline double name(double x) { return wide; }                        \
-    static inline float name##f(float x) { return single; }                     \
+#define CUKERN_UNARY_AS(name, single, wide, ...)                                \
+    static inline __VA_ARGS__ float name(float x) { return single; }            \
+    static inline __VA_ARGS__ double name(double x) { return wide; }            \
+    static inline __VA_ARGS__ float name##f(float x) { return single; }         \
     template <class T>                                                          \
-    inline typename cukern::IntegerAsDouble<T>::type name(T x) { return name((double)x); }
+    inline __VA_ARGS__ typename cukern::IntegerAsDouble<T>::type name(T x) { return name((double)x); }
 #define CUKERN_UNARY(name) CUKERN_UNARY_AS(name, __builtin_##name##f(x), __builtin_##name(x))
 CUKERN_UNARY_AS(exp, cukern::exponential(x), __builtin_exp(x))
 CUKERN_UNARY(exp2)
@@ -79,7 +79,7 @@ CUKERN_UNARY(round)
 CUKERN_UNARY(trunc)
 CUKERN_UNARY(rint)
 CUKERN_UNARY(nearbyint)
-CUKERN_UNARY(fabs)
+CUKERN_UNARY_AS(fabs, __builtin_fabsf(x), __builtin_fabs(x), constexpr)  // as texts call it in such functions
 #undef CUKERN_UNARY
 
 extern "C" {

@@ -25,11 +25,11 @@ static Job* jobs;
 static int helper_count, helpers_wanted, idle_helpers;
 static int stacks;  // atomic
 static const cukern::Runtime fiber_runtime = {wait_for_others, let_others_run, fault, send, commit, finish, roles,
-                                             cluster_rank, cluster_size, cluster_arrive, cluster_wait, map_shared, is_shared,
+                                             cluster_rank, cluster_size, cluster_arrive, cluster_wait, map_shared, is_shared, is_local,
                                              fence_to_async, wrote_async, reads_async, counts_async,
                                              fence_registers, gives_registers, wrote_registers, 0, 0, 0};
 static const cukern::Runtime plain_runtime = {wait_without_fibers, wait_without_fibers, fault, 0, 0, 0, 0,
-                                             no_rank, one_block, 0, 0, map_to_itself, is_perhaps_shared, fence_without_fibers, 0, 0, 0,
+                                             no_rank, one_block, 0, 0, map_to_itself, is_perhaps_shared, 0, fence_without_fibers, 0, 0, 0,
                                              fence_without_fibers, 0, 0, 0, 0};
 
 static void free_worker(void* pointer) {

@@ -97,6 +97,8 @@ static bool on_kernel_stack(const Worker* w, uintptr_t at) {
     return at >= stack && at < stack + (w->in_block ? fiber_stack_bytes : plain_stack_bytes);
 }
 
+static bool is_local(const void* address) { return on_kernel_stack(worker, (uintptr_t)address); }
+
 // For a handler that does not return, or only later.
 static void take_ticks() {
     sigset_t ticks;

@@ -104,7 +104,7 @@ static void traced_pass(const char* file, int line) {
 }
 static const cukern::Runtime checked_runtime = {
     traced_wait, let_others_run, fault, traced_send, traced_commit, traced_finish, roles, cluster_rank, cluster_size, traced_arrive, traced_pass,
-    in_block_of_rank, is_in_shared, pass_on_shared, wrote_shared, reads_shared, counts_beside, fence_registers,
+    in_block_of_rank, is_in_shared, is_local, pass_on_shared, wrote_shared, reads_shared, counts_beside, fence_registers,
     gives_registers, wrote_registers, place_shared, order, begins_variable};
 static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t runner;

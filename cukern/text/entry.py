@@ -371,6 +371,19 @@ def _refuse_launches(kernel: _Kernel) -> None:
         nodes.extend(node.named_children)
 
 
+def _constants_by_reference(node: tree_sitter.Node) -> Iterator[tuple[int, int, bytes]]:
+    """The edits by which a function of the device takes ``__grid_constant__`` parameters of a kernel where they are."""
+    declarator = function_declarator(node)
+    listed = None if declarator is None else declarator.child_by_field_name("parameters")
+    for param in () if listed is None else listed.named_children:
+        text = param.text or b""
+        name = re.search(rb"\w+\s*$", text)
+        if (mark := re.search(rb"\b__grid_constant__\b", text)) and name:
+            at = param.start_byte
+            yield at + mark.start(), at + mark.end(), _blank(mark[0])
+            yield at + name.start(), at + name.start(), b"&"
+
+
 def isolated(text: str, wanted: str | None) -> str:
     """The text with one kernel, whose name is plain.
 
@@ -408,7 +421,7 @@ def isolated(text: str, wanted: str | None) -> str:
             continue
         if other.name.partition("<")[0] == kernel.name and other.scope == kernel.scope and "<" in other.name:
             mark = next(child for child in other.node.children if child.type == "__global__")
-            edits.append((mark.start_byte, mark.end_byte, b"__device__"))
+            edits += [(mark.start_byte, mark.end_byte, b"__device__"), *_constants_by_reference(other.node)]
         else:
             blank(other.whole)
     for node in functions[1]:
@@ -420,6 +433,7 @@ def isolated(text: str, wanted: str | None) -> str:
         for match in _MORE_BOUNDS.finditer(source, kernel.node.start_byte, body.start_byte):
             bounds += _replaced(match[0].decode(), values) + " "
             edits.append((*match.span(), _blank(match[0])))
+        edits += _constants_by_reference(kernel.node)
     for child in kernel.node.children:
         if child.type == "storage_class_specifier" and text_of(child) in ("static", "inline"):
             blank(child)

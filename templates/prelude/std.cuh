@@ -9,7 +9,7 @@ using ::atan2f, ::ceilf, ::cosf, ::expf, ::fabsf, ::floorf, ::fmaf, ::fmaxf, ::f
 using ::roundf, ::sinf, ::sqrtf, ::tanhf, ::truncf;
 
 using nullptr_t = decltype(nullptr);
-using size_t = decltype(sizeof(0));
+using ::size_t;
 using ptrdiff_t = decltype((char*)0 - (char*)0);
 using int8_t = signed char;
 using int16_t = short;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,95 @@ __global__ void by_roles(const float* x, float* y, int tiles) {
 }
 """
 
+#: As in CUDA's Programming Guide, by both of the library's names of the instructions.
+COPIES = """
+#include <cuda/barrier>
+#include <cuda/ptx>
+#include <cudaTypedefs.h>
+#include <utility>
+using barrier = cuda::barrier<cuda::thread_scope_block>;
+namespace cde = cuda::device::experimental;
+namespace ptx = cuda::ptx;
+static constexpr size_t length = 1024;
+__global__ void add_one(int* data, size_t offset) {
+    __shared__ alignas(16) int held[length];
+    #pragma nv_diag_suppress static_var_with_dynamic_init
+    __shared__ barrier bar;
+    if (threadIdx.x == 0) {
+        init(&bar, blockDim.x);
+        cde::fence_proxy_async_shared_cta();  // of the barrier
+    }
+    __syncthreads();
+    barrier::arrival_token token;
+    if (threadIdx.x == 0) {
+        cde::cp_async_bulk_global_to_shared(held, data + offset, sizeof(held), bar);
+        token = cuda::device::barrier_arrive_tx(bar, 1, sizeof(held));
+    } else {
+        token = bar.arrive();
+    }
+    bar.wait(std::move(token));
+    for (int i = threadIdx.x; i < length; i += blockDim.x) held[i] += 1;
+    cde::fence_proxy_async_shared_cta();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        cde::cp_async_bulk_shared_to_global(data + offset, held, sizeof(held));
+        cde::cp_async_bulk_commit_group();
+        cde::cp_async_bulk_wait_group_read<0>();
+    }
+}
+template <int rows, int columns>
+__global__ void add_numbers(const __grid_constant__ CUtensorMap map, int x, int y) {
+    __shared__ alignas(128) int held[rows][columns];
+    __shared__ barrier bar;
+    if (threadIdx.x == 0) { init(&bar, blockDim.x); cde::fence_proxy_async_shared_cta(); }
+    __syncthreads();
+    barrier::arrival_token token;
+    if (threadIdx.x == 0) {
+        cde::cp_async_bulk_tensor_2d_global_to_shared(&held, &map, x, y, bar);
+        token = cuda::device::barrier_arrive_tx(bar, 1, sizeof(held));
+    } else {
+        token = bar.arrive();
+    }
+    bar.wait(std::move(token));
+    held[0][threadIdx.x] += threadIdx.x;
+    cde::fence_proxy_async_shared_cta();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        cde::cp_async_bulk_tensor_2d_shared_to_global(&map, x, y, &held);
+        cde::cp_async_bulk_commit_group();
+        cde::cp_async_bulk_wait_group_read<0>();
+        (&bar)->~barrier();
+    }
+}
+__global__ void add_two(int* data, const __grid_constant__ CUtensorMap map, int x, int y) {
+    __shared__ alignas(128) int held[8][64], row[64];
+    __shared__ barrier bar;
+    if (threadIdx.x == 0) { init(&bar, blockDim.x); ptx::fence_proxy_async(ptx::space_shared); }
+    __syncthreads();
+    barrier::arrival_token token;
+    if (threadIdx.x == 0) {
+        const int at[2] = {x, y};
+        auto* counts = cuda::device::barrier_native_handle(bar);
+        ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global, &held, &map, at, counts);
+        ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, row, data, sizeof(row), counts);
+        token = cuda::device::barrier_arrive_tx(bar, 1, sizeof(held) + sizeof(row));
+    } else {
+        token = bar.arrive();
+    }
+    bar.wait(std::move(token));
+    held[7][threadIdx.x] = 2 + row[threadIdx.x];
+    ptx::fence_proxy_async(ptx::space_shared);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        const int at[2] = {x, y};
+        ptx::cp_async_bulk_tensor(ptx::space_global, ptx::space_shared, &map, at, &held);
+        ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, data, held[7], sizeof(row));
+        ptx::cp_async_bulk_commit_group();
+        ptx::cp_async_bulk_wait_group(ptx::n32_t<0>{});
+    }
+}
+"""
+
 
 def _launch(kernel: ck.Kernel, *arguments: Any, **launch: Any) -> None:
     """Launch a kernel, or skip the test where a GPU's compiler lacks the library's headers."""
@@ -164,6 +254,40 @@ def test_planted_mistakes(name: str, removed: str, line: str) -> None:
     assert any(
         kind in ("race", "unset", "divergence") and place.endswith(tuple(lines)) for kind, place, _ in places
     ), places
+
+
+def test_copies_that_a_barrier_counts(device: ck.Device, cukern_checked: Callable[[], None]) -> None:
+    if device.kind != "host" and device.properties.compute_capability < (9, 0):
+        pytest.skip("needs a GPU of compute capability 9.0")
+    program = ck.Kernel(COPIES, block=64, plain=True)
+    x = ck.arange(2048, dtype="int32")
+    _launch(program["add_one"], x, 1024, grid=1)
+    np.testing.assert_array_equal(x.numpy(), np.arange(2048) + (np.arange(2048) >= 1024))
+    wanted = np.arange(16 * 128).reshape(16, 128)
+    y = ck.asarray(wanted.astype("int32"))
+    tiles = ck.TensorMap(y, (8, 64), writes=True)
+    _launch(program["add_numbers<8, 64>"], tiles, 64, 8, grid=1)
+    wanted[8, 64:] += np.arange(64)
+    np.testing.assert_array_equal(y.numpy(), wanted)
+    _launch(program["add_two"], x, tiles, 0, 8, grid=1)
+    wanted[15, :64] = np.arange(64) + 2
+    np.testing.assert_array_equal(y.numpy(), wanted)
+    np.testing.assert_array_equal(x.numpy()[:65], [*(np.arange(64) + 2), 64])
+
+
+@pytest.mark.parametrize(
+    "removed",
+    [
+        "cde::fence_proxy_async_shared_cta();  // of the barrier",
+        "cde::fence_proxy_async_shared_cta();\n    __sync",
+    ],
+)
+def test_a_missing_fence_for_copies_is_named(removed: str) -> None:
+    text = COPIES.replace(removed, "\n    __sync" if removed.endswith("__sync") else "")
+    kernel = ck.Kernel(text, block=64, plain=True)
+    x = ck.arange(2048, dtype="int32", device="host")
+    with ck.device("host"), ck.testing.checked(), pytest.raises(ck.KernelFault, match="not passed on"):
+        kernel["add_one"](x, 0, grid=1)
 
 
 def test_a_missing_header_is_named() -> None:

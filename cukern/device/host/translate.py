@@ -56,6 +56,9 @@ _ALIGNED = re.compile(rb"\b__shared__\s[^;]*?\balignas\b")
 
 _BARRIER = re.compile(rb"\b__syncthreads\s*\(\s*\)")
 
+#: What names functions of libcu++ that are instructions.
+OF_DEVICE = re.compile(r"\bcuda\s*::\s*(?:device|ptx)\b")
+
 #: Replace the bytes from the first offset up to the second by the text.
 Edit = tuple[int, int, str]
 
@@ -133,7 +136,7 @@ def barrier_edits(unit: Unit) -> Iterator[Edit]:
 
 
 def ptx_edits(unit: Unit) -> Iterator[Edit]:
-    """The edits that replace the inline PTX of a user's text by C++."""
+    """The edits that replace the inline PTX of a user's text by C++, and give it what it names of ``cuda::device``."""
     if _has_asm(unit):
         from .ptx import asm_edits
 
@@ -141,8 +144,8 @@ def ptx_edits(unit: Unit) -> Iterator[Edit]:
 
 
 def _has_asm(unit: Unit) -> bool:
-    """Whether a user's text may have inline PTX, whose translation few programs need."""
-    return not unit.trusted and "asm" in unit.text
+    """Whether a user's text may have inline PTX, or functions that stand for it, whose translation few programs need."""
+    return not unit.trusted and ("asm" in unit.text or OF_DEVICE.search(unit.text) is not None)
 
 
 def _waits_in_asm(unit: Unit) -> bool:

@@ -15,7 +15,8 @@ from ....errors import TemplateError
 from ....text import Dim3
 from ....text.line_directives import directive
 from ....text.render import prelude
-from .table import CXX, HALF, MAPS, ROWS, Row
+from ..translate import OF_DEVICE
+from .table import CXX, HALF, LIBRARY, MAPS, ROWS, Row
 
 #: Strings, also raw ones; and these, comments and characters, in which nothing is looked for.
 _STRING = re.compile(r'\bR"(?P<mark>[^()\\\s]*)\((?P<raw>(?s:.*?))\)(?P=mark)"|"(?P<text>(?:\\.|[^"\\\n])*)"')
@@ -478,7 +479,7 @@ def asm_edits(text: str, cluster: Dim3 = (1, 1, 1)) -> Iterator[tuple[int, int, 
         cluster: the blocks of the kernel's clusters along each axis.
     """
     sizes = dict(zip(("$x", "$y", "$z"), map("{}u".format, cluster), strict=True))
-    needs: dict[str, None] = {}
+    needs: dict[str, None] = dict.fromkeys(LIBRARY if OF_DEVICE.search(text) else ())
     for one in _statements(text):
         needs.update(dict.fromkeys(one.needs))
         block = re.sub(r"\$[xyz]\b", lambda match: sizes[match[0]], one.block)

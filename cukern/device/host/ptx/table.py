@@ -106,6 +106,7 @@ FP8 = ("cukern_ptx_fp8.h",)
 COPY = ("prelude/copy_async.cuh", "prelude/mbarrier.cuh", "cukern_ptx_async.h")
 BULK = ("prelude/copy_async.cuh", "prelude/bulk_copy.cuh", "cukern_ptx_async.h")
 TILES = ("prelude/copy_async.cuh", "prelude/tensor_map.cuh", "cukern_ptx_async.h", "cukern_ptx_tiles.h")
+LIBRARY = (*TILES, "cukern_device.h")
 ROLES = ("prelude/warp_roles.cuh", "cukern_ptx_roles.h")
 CLUSTER = (
     "prelude/cluster.cuh",

@@ -168,7 +168,9 @@ def definitions(text: str) -> list[str]:
         f"typedef {kind} {name};" for name, kind in _TYPES.items() if name in words and name not in own
     ]
     if "CUtensorMap" in words - own:
-        defined.append("typedef struct CUtensorMap_st { alignas(64) unsigned long long opaque[16]; } CUtensorMap;")
+        defined.append(
+            "typedef struct CUtensorMap_st { alignas(64) unsigned long long opaque[16]; } CUtensorMap;"
+        )
     macros = _macros(text, {**_DEFINED, **_OLD})
     if dependent := _macros(text, _DEPENDENT):
         defined += [_INSTRUCTION, *dependent]

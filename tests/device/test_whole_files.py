@@ -554,3 +554,78 @@ def test_an_unpickled_kernel_shows_its_own_lines(tmp_path: Path) -> None:
         [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
     )
     assert "<elsewhere>:4" in said.stdout and ">    4 |     x[i] = 1;" in said.stdout
+
+
+LIBRARY = {
+    "setup.h": """#pragma once
+        #include <limits>
+        #include "detail/../types/vec.h"
+        #ifdef __CUDACC_RTC__
+        #define COMPILER 0x101
+        #elif CUDA_VERSION >= 8000
+        #define COMPILER 0x102
+        #elif CUDA_VERSION < 8000
+        #error "too old"
+        #endif
+        #define OF_CUDA 0x100
+        #if COMPILER & OF_CUDA
+        #define ON_BOTH __host__ __device__
+        #else
+        #define ON_BOTH
+        #endif
+        #define DECLARED ON_BOTH
+        #if __cplusplus >= 201402L && defined(__SOME_COMPILER_HAS_NONE)
+        #define CONSTANT
+        #else
+        #define CONSTANT constexpr
+        #endif""",
+    "types/vec.h": """#pragma once
+        #include "../types/../setup.h"
+        #include "../detail/functions.h"
+        namespace lib {
+        typedef unsigned int uint32_t;
+        template <class T> struct Vec {
+            T x, y;
+            DECLARED static CONSTANT int length() { return 2; }
+            DECLARED CONSTANT T& operator[](int i) { return i ? y : x; }
+            std::function<void(T)> later(std::function<void(T)> how);
+        };
+        template <class T> DECLARED T size(const Vec<T>& v) {
+            static_assert(std::numeric_limits<T>::is_iec559, "floats");
+            return sqrt(v.x * v.x + v.y * v.y) + of_number(T(-1));
+        }
+        }""",
+    "detail/functions.h": """#pragma once
+        namespace lib {
+        using std::sqrt;
+        using std::fabs;
+        template <class T> struct Vec;
+        template <class T> DECLARED Vec<T> sqrt(const Vec<T>& v) { return {sqrt(v.x), sqrt(v.y)}; }
+        constexpr inline float of_number(float x) { return fabsf(x); }
+        constexpr inline double of_number(double x) { return fabs(x); }
+        }""",
+    "main.cu": """
+        #include <lib/setup.h>
+        template <typename T> __global__ void sizes(const T* x, T* y, uint32_t n) {
+            lib::Vec<T> v{x[0], x[1]};
+            y[0] = size(v);
+            y[1] = sqrt(v)[1] + v.length() + (n == (lib::uint32_t)n);
+        }""",
+}
+
+
+@pytest.mark.parametrize("elem", ["float", "double"])
+def test_a_library_of_headers_by_its_build(device: ck.Device, tmp_path: Path, elem: str) -> None:
+    """Headers that include one another by several paths, and choose by the compiler, as those of GLM do."""
+    for name, text in LIBRARY.items():
+        path = tmp_path / ("" if name == "main.cu" else "include/lib") / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "include/lib/detail").mkdir(exist_ok=True)
+    kernel = ck.Kernel(tmp_path / "main.cu", block=1, plain=True, include=tmp_path / "include")[
+        f"sizes<{elem}>"
+    ]
+    dtype = {"float": "float32", "double": "float64"}[elem]
+    y = ck.zeros(2, dtype)
+    kernel(ck.asarray([3.0, 4.0], dtype), y, 7, grid=1)
+    assert y.tolist() == [6, 5]

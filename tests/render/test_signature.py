@@ -262,6 +262,40 @@ def test_conditions_are_decided_in_64_bits(condition, kept):
     assert bool(line) == (kept is None)
 
 
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        # By values of macros, and macros in them.
+        ("#define A (B | 4)\n#define B 3\n#if A == 7\nyes\n#endif", "#define A (B | 4) #define B 3 yes"),
+        ("#define A A\n#if A\nno\n#endif", "#define A A"),
+        ("#define F(x) x\n#if F(1)\nmaybe\n#endif", "#define F(x) x #if F(1) maybe #endif"),
+        # What is defined where the compiler decides is one of several values.
+        ("#ifdef __X\n#define A 4\n#else\n#define A 6\n#endif\n#if A & 4\nyes\n#endif\n#if A & 2\nmaybe\n#endif",
+         "#ifdef __X #define A 4 #else #define A 6 #endif yes #if A & 2 maybe #endif"),
+        ("#ifdef __X\n#define A 4\n#endif\n#if A & 4\nmaybe\n#endif\n#if A & 2\nno\n#endif",
+         "#ifdef __X #define A 4 #endif #if A & 4 maybe #endif"),
+        ("#ifdef __X\n#define A\n#ifdef A\nyes\n#endif\n#undef A\n#endif\n#ifdef A\nno\n#endif",
+         "#ifdef __X #define A yes #undef A #endif"),
+        # Branches behind one that the compiler decides on.
+        ("#ifdef __X\na\n#elif 0\nno\n#elif 1\nb\n#elif defined(__Y)\nno\n#else\nno\n#endif",
+         "#ifdef __X a #else b #endif"),
+        ("#ifdef __X\n#define A 1\n#elif 1\n#define A 1\n#endif\n#if A\nyes\n#endif",
+         "#ifdef __X #define A 1 #else #define A 1 #endif yes"),
+        # Versions of CUDA.
+        ("#if CUDART_VERSION >= 11000\nyes\n#endif\n#if __CUDACC_VER_MAJOR__ < 9\nno\n#endif", "yes"),
+        ("#if CUDA_VERSION >= 12040\nmaybe\n#endif", "#if CUDA_VERSION >= 12040 maybe #endif"),
+        ("#if CUDA_VERSION >= 12040 && CUDA_VERSION < 12060\nmaybe\n#endif",
+         "#if CUDA_VERSION >= 12040 && CUDA_VERSION < 12060 maybe #endif"),
+        ("#ifdef __AVX2__\nno\n#elif defined(__SSE2__)\nno\n#else\nyes\n#endif", "yes"),
+        ("#if true && !false\nyes\n#endif", "yes"),
+    ],
+)  # fmt: skip
+def test_conditions_by_what_macros_may_be(lines, kept):
+    conditions = Conditions()
+    assert " ".join(conditions.line(line, lines) for line in lines.split("\n")).split() == kept.split()
+    assert conditions.active
+
+
 def test_a_construct_without_its_end_is_blanked_to_the_text_s_end() -> None:
     assert blanked(b"int a; __align__(16") == b"int a; " + b" " * 12
     assert blanked(b"alignas(2 * (4)) int a;") == b" " * 16 + b" int a;"

@@ -392,7 +392,7 @@ def machine() -> str:
 @cache
 def _headers_hash() -> str:
     digest = hashlib.sha256()
-    for path in sorted([*RUNTIME.rglob("*.h"), *RUNTIME.rglob("*.cuh")]):
+    for path in sorted(path for path in RUNTIME.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(RUNTIME)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 

@@ -14,8 +14,8 @@ from ...text.variables import device_variables
 from . import texture
 from .compiler import HEADER
 
-#: Functions that may wait, or that end a wait, or that ask what the runtime knows of fibers alone: a kernel that reaches
-#: one runs its threads as fibers.
+#: Functions that may wait, or that end a wait, or that ask what the runtime knows of fibers alone: a kernel that
+#: reaches one runs its threads as fibers.
 _COLLECTIVES = frozenset(
     ["__syncthreads", "__syncwarp", "__activemask", "__nanosleep", "__barrier_sync", "together", "until"]
     + ["__isShared", "__isLocal", "__isGlobal", "__cvta_shared_to_generic"]
@@ -144,7 +144,7 @@ def ptx_edits(unit: Unit) -> Iterator[Edit]:
 
 
 def _has_asm(unit: Unit) -> bool:
-    """Whether a user's text may have inline PTX, or functions that stand for it, whose translation few programs need."""
+    """Whether a user's text may have inline PTX, or functions that stand for it, which few programs have."""
     return not unit.trusted and ("asm" in unit.text or OF_DEVICE.search(unit.text) is not None)
 
 

@@ -283,7 +283,8 @@ def _check_head(kernel: _Kernel, text: str) -> None:
     Raises:
         TemplateError: there is one.
     """
-    head = _ATTRIBUTES.sub(" ", COMMENT.sub(" ", (kernel.node.text or b"").decode().partition("{")[0]))
+    head = COMMENT.sub(" ", (kernel.node.text or b"").decode().partition("{")[0])
+    head = _ATTRIBUTES.sub(" ", re.sub(r"^[ \t]*#.*$", " ", head, flags=re.MULTILINE))
     before, _, rest = head.partition("(")
     words = re.findall(r"\w+", re.sub(r"<.*|\w+\s*::", "", before))
     called = re.match(r"[^()]*\)\s*\(", rest) is not None

@@ -20,6 +20,9 @@ _OF_LIBRARIES = re.compile(
     r"stdint|stdio|stdlib|string|time|tgmath|wchar)\.h)>.*$",
     re.MULTILINE,
 )
+#: Functions of <cuda/std/algorithm>, which some versions of libcu++ have in parts alone.
+_OF_ALGORITHM = re.compile(r"\bcuda\s*::\s*std\s*::\s*(min|max|clamp)\b")
+_IF_THERE = "#if __has_include(<{0}>)\n#include <{0}>\n#endif"
 #: NVRTC may have CUDA's own headers, with more in them, which those of cub include too.
 _CUDA_STD = """#if defined(__CUDACC_RTC__) && __has_include(<cuda/std/type_traits>)
 {}
@@ -62,8 +65,9 @@ def with_std(text: str) -> str:
     if _library() in text or not _USES.search(_COMMENTS.sub(" ", text[at:])):
         return text
     headers = dict.fromkeys(_INCLUDE.findall(text))
+    headers |= dict.fromkeys(f"cuda/std/__algorithm/{name}.h" for name in _OF_ALGORITHM.findall(text[at:]))
     asks = re.search(r"\bcuda\s*::\s*std\b", text[at:])
-    of_cuda = [_CUDA_STD.format("\n".join(f"#include <{header}>" for header in headers))] if asks else []
+    of_cuda = [_CUDA_STD.format("\n".join(map(_IF_THERE.format, headers)))] if asks else []
     return "\n".join([text[:at], _library(), *of_cuda, _INCLUDE.sub("", text[at:])])
 
 

@@ -104,10 +104,21 @@ CUKERN_TRAIT(is_integral, cukern_is_one_of<T, bool, char, signed char, unsigned 
              long, unsigned long, long long, unsigned long long, wchar_t, char16_t, char32_t>)
 CUKERN_TRAIT(is_arithmetic, is_integral_v<T> || is_floating_point_v<T>)
 CUKERN_TRAIT(is_const, !is_same_v<T, remove_const_t<T>>)
+CUKERN_TRAIT(is_volatile, !is_same_v<T, remove_volatile_t<T>>)
 CUKERN_TRAIT(is_reference, !is_same_v<T, remove_reference_t<T>>)
+CUKERN_TRAIT(is_lvalue_reference, is_reference_v<T> && is_same_v<T, remove_reference_t<T>&>)
+CUKERN_TRAIT(is_rvalue_reference, is_reference_v<T> && !is_lvalue_reference_v<T>)
+CUKERN_TRAIT(is_array, !is_same_v<T, remove_extent_t<T>>)
+CUKERN_TRAIT(is_null_pointer, cukern_is_one_of<T, decltype(nullptr)>)
 CUKERN_TRAIT(is_pointer, !is_same_v<remove_cv_t<T>, remove_pointer_t<remove_cv_t<T>>>)
 CUKERN_TRAIT(is_enum, __is_enum(T))
 CUKERN_TRAIT(is_class, __is_class(T))
+CUKERN_TRAIT(is_union, __is_union(T))
+CUKERN_TRAIT(is_empty, __is_empty(T))
+CUKERN_TRAIT(is_scalar, is_arithmetic_v<T> || is_enum_v<T> || is_pointer_v<T> || is_null_pointer_v<T>)
+CUKERN_TRAIT(is_trivial, __is_trivial(T))
+CUKERN_TRAIT(is_standard_layout, __is_standard_layout(T))
+CUKERN_TRAIT(is_default_constructible, __is_constructible(T))
 CUKERN_TRAIT(is_trivially_copyable, __is_trivially_copyable(T))
 template <class T, bool = is_arithmetic_v<T>>
 struct is_signed : bool_constant<(T(-1) < T(0))> {};
@@ -120,6 +131,24 @@ template <class A, class B>
 struct is_base_of : bool_constant<__is_base_of(A, B)> {};
 template <class A, class B>
 constexpr bool is_base_of_v = is_base_of<A, B>::value;
+
+template <class T, class... From>
+struct is_constructible : bool_constant<__is_constructible(T, From...)> {};
+template <class T, class... From>
+constexpr bool is_constructible_v = is_constructible<T, From...>::value;
+
+template <class... All>
+struct conjunction : bool_constant<(All::value && ...)> {};
+template <class... All>
+constexpr bool conjunction_v = conjunction<All...>::value;
+template <class... All>
+struct disjunction : bool_constant<(All::value || ...)> {};
+template <class... All>
+constexpr bool disjunction_v = disjunction<All...>::value;
+template <class T>
+struct negation : bool_constant<!T::value> {};
+template <class T>
+constexpr bool negation_v = negation<T>::value;
 
 template <bool chosen, class A, class B>
 struct conditional { using type = A; };
@@ -158,6 +187,20 @@ template <size_t bytes, size_t alignment>
 using aligned_storage_t = typename aligned_storage<bytes, alignment>::type;
 template <class T>
 __device__ T&& declval() noexcept;
+template <class To>
+__device__ void cukern_takes(To) noexcept;
+template <class From, class To, class = void>
+struct is_convertible : bool_constant<is_void_v<From> && is_void_v<To>> {};
+template <class From, class To>
+struct is_convertible<From, To, void_t<decltype(cukern_takes<To>(declval<From>()))>> : true_type {};
+template <class From, class To>
+constexpr bool is_convertible_v = is_convertible<From, To>::value;
+template <class Function, class... T>
+struct invoke_result {
+    using type = decltype(declval<Function>()(declval<T>()...));
+};
+template <class Function, class... T>
+using invoke_result_t = typename invoke_result<Function, T...>::type;
 template <class... All>
 struct common_type {};
 template <class T>

@@ -167,6 +167,19 @@ template <typename T> __global__ void g(T* x) {
     x[2] = std::numeric_limits<T>::max();
     x[3] = -cuda::std::numeric_limits<T>::infinity() + moved;
 }
+template <typename T> __global__ void traits(int* out, size_t n) {
+    const auto whole = [](T x) { return (int)x; };
+    const bool all[] = {
+        std::is_convertible_v<int, T>, !std::is_convertible<T*, T>::value, std::is_array_v<T[3]>,
+        std::is_lvalue_reference_v<T&>, !std::is_rvalue_reference_v<T&>, std::is_rvalue_reference_v<T&&>,
+        std::is_same_v<std::invoke_result_t<decltype(whole), T>, int>, std::is_constructible_v<T, int>,
+        std::conjunction_v<std::is_scalar<T>, std::negation<std::is_empty<T>>>, !std::disjunction_v<std::is_union<T>>,
+        std::numeric_limits<T>::is_iec559, !std::numeric_limits<int>::is_iec559,
+        sizeof(std::aligned_storage_t<sizeof(T), 16>) == 16,
+    };
+    out[0] = n;
+    for (bool one : all) out[0] -= one;
+}
 """
 
 
@@ -176,6 +189,9 @@ def test_names_of_the_standard_library(device: ck.Device, elem: str) -> None:
     x = ck.arange(4, dtype=dtype)
     launched(STD, f"g<{elem}>", x, block=1)
     assert x.tolist() == [11, 2, np.finfo(dtype).max, -np.inf]
+    left = ck.ones(1, "int32")
+    launched(STD, f"traits<{elem}>", left, 13, block=1)
+    assert left.tolist() == [0]
 
 
 def test_what_a_build_gives_its_compiler(device: ck.Device, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ _DEFINED = {
     "DBL_EPSILON": "2.2204460492503131e-16",
     "M_PI": "3.14159265358979323846",
     "RAND_MAX": "2147483647",
+    "CLOCKS_PER_SEC": "1000000L",
     "INFINITY": "__builtin_inff()",
     "NAN": '__builtin_nanf("")',
     "HUGE_VAL": "__builtin_inf()",

@@ -33,6 +33,11 @@ _ANNOTATIONS |= {"__shared__", "__constant__", "void"}
 _MACRO = re.compile(
     r"^[ \t]*#[ \t]*define[ \t]+(\w+)\b(?!\()([\w\" \t]*?)[ \t]*(?://.*|/\*.*\*/[ \t]*)?$", re.MULTILINE
 )
+#: Bounds of a kernel on a condition, which a parser expects no directive before.
+_BOUNDS = re.compile(
+    r"^[ \t]*#[ \t]*if[^\n\\]*(\n\s*__launch_bounds__\s*\([^()#]*\)\s*\n)[ \t]*#[ \t]*endif[^\n]*$",
+    re.MULTILINE,
+)
 _TYPES = ("struct_specifier", "class_specifier", "union_specifier")
 #: What makes names of a namespace known without it.
 _USING = re.compile(r"using\s+namespace\b")
@@ -88,8 +93,11 @@ def _words(text: str) -> set[str]:
 
 
 def expanded_annotations(text: str) -> str:
-    """The text with macros that make kernels, and such as ``#define HD __host__ __device__``, replaced by values."""
-    text = expanded_kernels(text)
+    """The text with macros that make kernels, and such as ``#define HD __host__ __device__``, replaced by values.
+
+    Bounds of kernels stand without a condition.
+    """
+    text = expanded_kernels(_BOUNDS.sub(r"\1", text))
     macros: dict[str, str] = {}
     for name, value in _MACRO.findall(text):
         words = [word for part in value.split() for word in macros.get(part, part).split()]

@@ -71,6 +71,7 @@ def blanked(source: bytes) -> bytes:
     """``source`` with ``#line`` directives, and with constructs that the grammar lacks, overwritten by spaces."""
     lines = source.split(b"\n")
     source = b"\n".join(b" " * len(line) if line.startswith(b"#line ") else line for line in lines)
+    source = _COMMENT_IN_MACRO.sub(lambda match: b" " * len(match[0]), source)
     for word in (b"__align__", b"__cluster_dims__", b"__maxnreg__", b"alignas"):
         at = source.find(word)
         while at >= 0:
@@ -82,6 +83,10 @@ def blanked(source: bytes) -> bytes:
             source = source[:at] + kept + source[end:]
             at = source.find(word, end)
     return source
+
+
+#: A comment in a line that goes on, at which the grammar ends a macro.
+_COMMENT_IN_MACRO = re.compile(rb"/\*[^\n]*?\*/(?=[^\n]*\\$)", re.MULTILINE)
 
 
 def variables(expression: str) -> tuple[str, ...] | None:

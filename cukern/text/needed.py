@@ -13,6 +13,7 @@ import tree_sitter
 
 from . import COMMENT
 from .assemble import left_out_line
+from .declarations import function_declarator
 from .kernel_macros import expanded_kernels
 from .std_names import also_global, only_in_std, with_std
 from .syntax import GROUPS, WORDS, syntax_tree, text_of
@@ -242,11 +243,19 @@ def _items(node: tree_sitter.Node) -> Iterator[_Item]:
             yield _item(child, child)
 
 
-def _host_members(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_sitter.Node]:
-    """Member functions that run on the host alone: what has a body, a type or a word that says so.
+def _declares_host(member: tree_sitter.Node, words: set[str], annotated: set[str]) -> bool:
+    """Whether a member without a word of CUDA is a function of the host, and not virtual, which takes room."""
+    function = function_declarator(member)
+    name = None if function is None else function.child_by_field_name("declarator")
+    is_named = (
+        name is not None and name.type == "field_identifier"
+    )  # neither an operator nor a pointer to functions
+    typed = member.child_by_field_name("type") is not None and not member.has_error
+    return is_named and typed and "virtual" not in words and text_of(name) not in annotated
 
-    A kernel needs those that are virtual, for the size of their class, and constructors and destructors without a body.
-    """
+
+def _host_members(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_sitter.Node]:
+    """Member functions that run on the host alone: definitions, and declarations."""
     stack = [node]
     while stack:
         one = stack.pop()
@@ -258,14 +267,13 @@ def _host_members(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_
                     name = _name_in(inner.child_by_field_name("declarator"))
                     if _ON_DEVICE.isdisjoint(_head(inner)) and name not in annotated:
                         yield member
-                elif inner.type in ("field_declaration", "declaration") and _is_function(inner):
-                    words, name = _words(text_of(inner)), _name_in(inner.child_by_field_name("declarator"))
-                    is_plain = bool(name) and inner.child_by_field_name("type") and not inner.has_error
-                    is_host = "__host__" in words or (
-                        is_plain and name not in annotated and "virtual" not in words
-                    )
-                    if is_host and _ON_DEVICE.isdisjoint(words):
-                        yield member
+                elif (
+                    inner.type in ("field_declaration", "declaration")
+                    and _is_function(inner)
+                    and _ON_DEVICE.isdisjoint(words := _words(text_of(inner)))
+                    and ("__host__" in words or _declares_host(inner, words, annotated))
+                ):
+                    yield member
         if one.type != "compound_statement":
             stack.extend(one.named_children)
 

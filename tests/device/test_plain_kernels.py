@@ -188,6 +188,29 @@ def test_macros_of_annotations() -> None:
     assert x.tolist() == [3, 6, 10, 127]
 
 
+def test_bounds_on_a_condition_and_comments_in_macros(device: ck.Device) -> None:
+    text = """
+    void of_host(int n) {
+    #define LAUNCH(T)            \\
+      do {                       \\
+        /* of all threads */     \\
+        for (;;) { launch<T>; }  \\
+      } while (false)
+      LAUNCH(float);
+    }
+    template <class T, bool twice>
+    #if __CUDA_ARCH__ >= 700
+    __launch_bounds__(64)
+    #endif
+        __global__ void number(T* x) { x[0] = twice ? 2 : (T)CLOCKS_PER_SEC; }"""
+    x, program = ck.zeros(1), ck.Kernel(text, block=1, plain=True)
+    for name, wanted in (("number<float, true>", 2), ("number<float, false>", 1000000)):
+        program[name](x, grid=1)
+        assert x.tolist() == [wanted]
+    with pytest.raises(ck.LaunchError, match="64"):
+        program["number<float, true>"](x, grid=1, block=128)
+
+
 def test_a_class_whose_constructors_are_the_hosts_is_not_made_without_one() -> None:
     declared = """
     template <class T> class Pair { public: T a; Pair() : a(4) {} template <class U> Pair(U a) : a(a) {} ~Pair() {} };

@@ -605,9 +605,11 @@ LIBRARY = {
             DECLARED static CONSTANT int length() { return 2; }
             DECLARED CONSTANT T& operator[](int i) { return i ? y : x; }
             std::function<void(T)> later(std::function<void(T)> how);
+            struct Hooks { virtual void first(); void (*second)(T); void (*all[3])(T); T third; };
         };
         template <class T> DECLARED T size(const Vec<T>& v) {
             static_assert(std::numeric_limits<T>::is_iec559, "floats");
+            static_assert(sizeof(typename Vec<T>::Hooks) == 48, "a place for each");
             return sqrt(v.x * v.x + v.y * v.y) + of_number(T(-1));
         }
         }""",

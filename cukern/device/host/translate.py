@@ -57,7 +57,7 @@ _ALIGNED = re.compile(rb"\b__shared__\s[^;]*?\balignas\b")
 _BARRIER = re.compile(rb"\b__syncthreads\s*\(\s*\)")
 
 #: What names functions of libcu++ that are instructions.
-OF_DEVICE = re.compile(r"\bcuda\s*::\s*(?:device|ptx)\b")
+_OF_DEVICE = re.compile(r"\bcuda\s*::\s*(?:device|ptx)\b")
 
 #: Replace the bytes from the first offset up to the second by the text.
 Edit = tuple[int, int, str]
@@ -140,12 +140,12 @@ def ptx_edits(unit: Unit) -> Iterator[Edit]:
     if _has_asm(unit):
         from .ptx import asm_edits
 
-        yield from asm_edits(unit.text, unit.signature.cluster)
+        yield from asm_edits(unit.text, unit.signature.cluster, _OF_DEVICE.search(unit.text) is not None)
 
 
 def _has_asm(unit: Unit) -> bool:
     """Whether a user's text may have inline PTX, or functions that stand for it, which few programs have."""
-    return not unit.trusted and ("asm" in unit.text or OF_DEVICE.search(unit.text) is not None)
+    return not unit.trusted and ("asm" in unit.text or _OF_DEVICE.search(unit.text) is not None)
 
 
 def _waits_in_asm(unit: Unit) -> bool:

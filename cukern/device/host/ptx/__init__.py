@@ -15,7 +15,6 @@ from ....errors import TemplateError
 from ....text import Dim3
 from ....text.line_directives import directive
 from ....text.render import prelude
-from ..translate import OF_DEVICE
 from .table import CXX, HALF, LIBRARY, MAPS, ROWS, Row
 
 #: Strings, also raw ones; and these, comments and characters, in which nothing is looked for.
@@ -472,14 +471,15 @@ def _headers(needs: dict[str, None]) -> str:
     return "".join(f"{prelude(one)}\n" if "/" in one else f"#include <{one}>\n" for one in needs)
 
 
-def asm_edits(text: str, cluster: Dim3 = (1, 1, 1)) -> Iterator[tuple[int, int, str]]:
+def asm_edits(text: str, cluster: Dim3 = (1, 1, 1), library: bool = False) -> Iterator[tuple[int, int, str]]:
     """Edits of a user's text, at offsets in bytes, that replace ``asm`` statements, by errors if they are unknown.
 
     Args:
         cluster: the blocks of the kernel's clusters along each axis.
+        library: whether the text names functions of libcu++ that are instructions.
     """
     sizes = dict(zip(("$x", "$y", "$z"), map("{}u".format, cluster), strict=True))
-    needs: dict[str, None] = dict.fromkeys(LIBRARY if OF_DEVICE.search(text) else ())
+    needs: dict[str, None] = dict.fromkeys(LIBRARY if library else ())
     for one in _statements(text):
         needs.update(dict.fromkeys(one.needs))
         block = re.sub(r"\$[xyz]\b", lambda match: sizes[match[0]], one.block)

@@ -3,7 +3,7 @@
 
 namespace cukern {
 
-constexpr unsigned abi_version = 6;
+constexpr unsigned abi_version = 7;
 
 struct Dim {
     unsigned x, y, z;

@@ -28,7 +28,7 @@ from .shape.views import permute_dims
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_ARRAYS = frozenset((Array,))
+ARRAYS = frozenset((Array,))
 #: Modules whose types compare by value.
 _OF_VALUES = frozenset(("builtins", "datetime", "decimal", "fractions", "pathlib"))
 #: Bytes of changing numbers in a step: the most that the driver copies before it returns.
@@ -132,7 +132,7 @@ class Captured(Generic[P, R]):
             self._graphs.clear()
             self._known.clear()
             self._unrecorded.clear()
-        if not kwargs and self._known and _ARRAYS.issuperset(map(type, args)):
+        if not kwargs and self._known and ARRAYS.issuperset(map(type, args)):
             arrays: Any = args
             layouts = [one._layout or one._planned() for one in arrays]
             graph = self._known.get((get_default_dtype(), *layouts))
@@ -176,7 +176,7 @@ class Captured(Generic[P, R]):
             self._graphs[key] = graph
             result: R = graph.replay([_in_order(one) for one in inputs])
             graph.return_writes(inputs)
-        if not kwargs and inputs and not graph.writes and _ARRAYS.issuperset(map(type, args)):
+        if not kwargs and inputs and not graph.writes and ARRAYS.issuperset(map(type, args)):
             layouts = tuple([one._planned() for one in args])
             if all(one.order is not None for one in layouts):
                 self._known.keep((get_default_dtype(), *layouts), graph)
@@ -192,11 +192,9 @@ def owners_of(tree: Any) -> Iterator[Is]:
     """The identities of modules among arguments: their attributes that are no parameters are constants of a graph."""
     if (module := getattr(tree, "_of_module", None)) is not None:
         yield Is(module)
-    elif isinstance(tree, (list, tuple)):
-        for one in tree:
-            yield from owners_of(one)
-    elif isinstance(tree, dict):
-        for one in tree.values():
+    elif isinstance(tree, (list, tuple, dict)):
+        children = tree.values() if isinstance(tree, dict) else tree
+        for one in () if pytree.are_leaves(children) else children:
             yield from owners_of(one)
 
 

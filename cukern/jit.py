@@ -8,7 +8,7 @@ import inspect
 import time
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from enum import Enum
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
@@ -21,7 +21,7 @@ from .array.donated import Donation
 from .autodiff import tape
 from .autodiff.cotangents import is_array
 from .cache import Cache
-from .capture import Captured, form_of, is_input, owners_of
+from .capture import ARRAYS, Captured, form_of, is_input, owners_of
 from .device import capture_hooks, current
 from .device.precision import get_matmul_precision
 from .dtypes import get_default_dtype, info
@@ -165,6 +165,11 @@ class _Static:
         return isinstance(other, _Static) and self._key == other._key
 
 
+def _are_different(leaves: Sequence[Any]) -> bool:
+    """Whether leaves are arrays, none of them a parameter and none twice."""
+    return ARRAYS.issuperset(map(type, leaves)) and len(set(map(id, leaves))) == len(leaves)
+
+
 def _names_of(function: Callable[..., Any], chosen: _Names, option: str) -> dict[int | str, str]:
     """The names of chosen arguments, by these and by positions."""
     names = list(inspect.signature(function).parameters)
@@ -209,7 +214,7 @@ class _Known(NamedTuple):
         """Whether traced calls have shown what one with these arguments does."""
         if self.state not in (_State.REPLAYED, _State.TIMED):
             return True
-        return all(one is None or one(x) for one, x in zip(self.fixed, arrays, strict=True))
+        return not self.fixed or all(one is None or one(x) for one, x in zip(self.fixed, arrays, strict=True))
 
 
 class Jitted(Generic[P, R]):
@@ -246,7 +251,7 @@ class Jitted(Generic[P, R]):
             self._known.clear()
         key, arrays = self._form(args, kwargs)
         if not self._donate:
-            return self._call(key, arrays, args, kwargs, nullcontext)
+            return self._call(key, arrays, args, kwargs)
         donation = Donation(_among(self._donate, args, kwargs), arrays, self._name)
         result: R = donation.ended(self._call(key, arrays, args, kwargs, lambda: donation.taken(arrays)))
         return result
@@ -257,7 +262,7 @@ class Jitted(Generic[P, R]):
         arrays: list[Array],
         args: Any,
         kwargs: Any,
-        taken: Callable[[], AbstractContextManager[None]],
+        taken: Callable[[], AbstractContextManager[None]] | None = None,
     ) -> R:
         """Run the function for arguments of a form; ``taken`` is how a repeated call has the donated ones."""
         try:
@@ -269,8 +274,12 @@ class Jitted(Generic[P, R]):
             from .elementwise.script import Differs
 
             try:
+                again: R
+                if taken is None:
+                    again = known.replay(arrays)
+                    return again
                 with taken():
-                    again: R = known.replay(arrays)
+                    again = known.replay(arrays)
                 return again
             except Differs:
                 state = _State.TRACED if key in self._given else _State.PLAIN
@@ -332,6 +341,9 @@ class Jitted(Generic[P, R]):
 
     def _form(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], list[Array]]:
         """What calls that do the same have in common, and the arrays among the arguments."""
+        context = get_default_dtype(), get_matmul_precision(), current()
+        if not (kwargs or self._static) and _are_different(args):
+            return (*context, *[x._layout or x._planned() for x in args]), list(args)
         tree: Any = args, kwargs
         for name, one in _among(self._static, args, kwargs):
             if isinstance(one, Array) or not isinstance(one, Hashable):
@@ -345,14 +357,11 @@ class Jitted(Generic[P, R]):
             )
         arrays: list[Array] = []
         numbers: dict[int, int] = {}
-        forms: list[Any] = [
-            get_default_dtype(),
-            get_matmul_precision(),
-            current(),
-            pytree.containers(tree),
-            *owners_of(tree),
-        ]
-        for leaf in pytree.leaves(tree):
+        forms: list[Any] = [*context, pytree.containers(tree), *owners_of(tree)]
+        leaves = pytree.leaves(tree)
+        if _are_different(leaves):
+            return (*forms, *[x._layout or x._planned() for x in leaves]), leaves
+        for leaf in leaves:
             if is_array(leaf) and is_input(leaf):
                 forms += (leaf._layout or leaf._planned(), numbers.setdefault(id(leaf), len(arrays)))
                 arrays.append(leaf)
@@ -411,11 +420,14 @@ class Jitted(Generic[P, R]):
         if many and moved <= _SMALL_BYTES:
             return learnt._replace(state=_State.CAPTURED, captured=Captured(self._traced))
         replay = Replay(script, slots, donated)
-        both = zip(known.fixed, arrays, strict=True)
+        both = zip(known.fixed or (None,) * len(arrays), arrays, strict=True)
         fixed = tuple([one if one is not None and one(x) else None for one, x in both])
-        constants = [None if isinstance(x, Array) else x for x in leaves]
+        fixed = fixed if any(fixed) else ()
+        constants, bare = [None if isinstance(x, Array) else x for x in leaves], isinstance(result, Array)
 
         def again(arrays: list[Array]) -> Any:
+            if bare:
+                return replay(arrays)[0]
             made = iter(replay(arrays))
             return rebuilt([next(made) if leaf is None else leaf for leaf in constants])
 

@@ -75,6 +75,11 @@ def is_leaf_type(cls: type) -> bool:
     return cls in _leaf_types
 
 
+def are_leaves(trees: Iterable[Any]) -> bool:
+    """Whether all trees are of types that :func:`is_leaf_type` knows."""
+    return _leaf_types.issuperset([type(one) for one in trees])
+
+
 def is_declared_leaf(cls: type) -> bool:
     """Whether :func:`declare_leaf` has said that instances hold no arrays."""
     return cls in _declared_leaves
@@ -158,24 +163,32 @@ def leaves(tree: Any) -> list[Any]:
         return [tree]
     if cls is tuple or cls is list:
         children = tree
+    elif cls is dict:
+        children = tree.values()
     else:
         node = _open(tree)
         if node is None:
             return [tree]
         children = node.children
-    if _leaf_types.issuperset([type(child) for child in children]):
+    if are_leaves(children):
         return list(children)
     return [leaf for child in children for leaf in leaves(child)]
 
 
 def containers(tree: Any) -> Any:
     """A hashable key that is equal for trees of the same containers, whatever their leaves."""
-    node = _open(tree)
-    if node is None:
-        return None
-    return type(tree), *(
-        (end, containers(child)) for end, child in zip(node.ends, node.children, strict=True)
-    )
+    cls, children = type(tree), tree
+    names: tuple[Any, ...] = ()
+    if cls is dict:
+        children, names = tree.values(), (*tree, *[type(key) for key in tree])
+    elif cls is not tuple and cls is not list:
+        node = _open(tree)
+        if node is None:
+            return None
+        children, names = node.children, tuple(node.ends)
+    if are_leaves(children):
+        return cls, names, *[None] * len(children)
+    return cls, names, *[None if type(child) in _leaf_types else containers(child) for child in children]
 
 
 def children(tree: Any) -> dict[str, Any] | None:

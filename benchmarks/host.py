@@ -1,4 +1,4 @@
-"""Work on one core of the host beside JAX and NumPy: models' parts, elementwise functions, and calls on few elements.
+"""Work on one core of the host beside JAX and NumPy: models' parts, jitted programs, functions, calls on few elements.
 
 Usage: python benchmarks/host.py [--core N] [--only WORD] [--quick] [--out FILE]
 
@@ -18,6 +18,7 @@ import tempfile
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 _PARSER = ArgumentParser(add_help=False)
@@ -34,6 +35,7 @@ os.environ.update(
 )
 
 import numpy as np  # noqa: E402
+from jit import CASES, Numbers  # noqa: E402
 from measure import Benchmark  # noqa: E402
 
 import cukern as ck  # noqa: E402
@@ -51,6 +53,8 @@ Call = Callable[[], Any]
 ROUND, ROUNDS = 1e-2, 25
 #: The largest relative distance from the peer's result, in the norm of all elements.
 LIMIT = 1e-4
+#: What divides the sizes of programs that are measured on a GPU.
+SCALE = 8
 
 
 class Case(NamedTuple):
@@ -198,6 +202,13 @@ def models(rng: np.random.Generator) -> Iterator[Case]:
         jax and jax.value_and_grad(lambda x, noise, weights: _unet(x, noise, weights, False), 2),
         *arrays,
     )
+
+
+def programs(rng: np.random.Generator) -> Iterator[Case]:
+    """Programs written as NumPy, jitted, with arguments of about a million elements."""
+    for case in CASES:
+        own, peer = (xp and partial(case.program, Numbers(xp)) for xp in (ck, jax and jnp))
+        yield _beside_jax(f"`ck.jit` of {case}", 1, ck.jit(own), peer, *case.make(rng, SCALE))
 
 
 def functions(rng: np.random.Generator) -> Iterator[Case]:
@@ -386,7 +397,7 @@ def main() -> None:
     rng = np.random.default_rng(5)
     over = []
     with np.errstate(all="ignore"):
-        for section in (models, functions, calls):
+        for section in (models, programs, functions, calls):
             for case in bench.chosen(list(section(rng))):
                 if case.peer is None:
                     bench.row(case, *microseconds([case.own]), None, None, case.goal, None)

@@ -72,6 +72,10 @@ def _by_kernels(
     return out
 
 
+#: Bytes of a product from which NumPy gets its memory.
+_LARGE = 1 << 20
+
+
 def _by_numpy(a: Any, b: Any, out: Any = None) -> Any:
     """The product by NumPy, which calls its BLAS; half types, which that lacks, by way of float32."""
     if dtypes.info(a.dtype).narrow:
@@ -145,7 +149,11 @@ class HostPlan(kernel_plan.Plan):
     def __call__(self, *arrays: Array) -> Array:
         """Compute and return the product of two arrays, a new array."""
         a, b = arrays
-        return Array._wrap(_by_numpy(a._data, b._data), self.device)
+        if self.layouts[0].nbytes < _LARGE:
+            return Array._wrap(_by_numpy(a._data, b._data), self.device)
+        result = Array._made(self.layouts[0])  # NumPy would ask the system for new memory
+        _by_numpy(a._data, b._data, result._data)
+        return result
 
 
 def _copy(x: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar, NamedTuple
 
 from .. import dtypes
@@ -137,14 +137,24 @@ SEPARATE = 0.63
 #: Where rows are misaligned: rows and columns of a library's tiles, and the seconds in which a multiprocessor adds
 #: :data:`MISALIGNED_DEPTH` products to all elements of one. Measured on an H200.
 MISALIGNED_TILES, MISALIGNED_DEPTH = ((32, 3.6e-7), (128, 1.16e-6)), 32
-#: The rate of the host's library beside plain C++.
-BLAS_RATE = 8
+#: The rate of the host's library beside plain C++, and how many times as fast it is in one thread with vectors of 64
+#: bytes, which of OpenBLAS these kernels have: measured on two AMD EPYCs. Threads of its own wait for work busily.
+BLAS_RATE, BLAS_VECTORS = 8, 1.85
+_BLAS_OF_VECTORS = frozenset(("SkylakeX", "Cooperlake", "SapphireRapids"))
 
 
 #: The depth from which cuBLAS reads matrices of a batch with a vector each, contiguous along the depth, at full speed,
 #: and the share of the bandwidth that is, by bytes of an element; and twice the bytes of a row from which it does so of
 #: others: measured on an H200.
 VECTOR_DEPTH, VECTORS, VECTOR_BYTES = 256, {2: 0.6, 4: 0.85, 8: 0.9, 16: 0.9}, 2048
+
+
+@cache
+def _blas_has_vectors() -> bool:
+    """Whether NumPy's products are those of an OpenBLAS that has chosen kernels with vectors of 64 bytes."""
+    from threadpoolctl import threadpool_info  # takes as long as a small product's first call
+
+    return not _BLAS_OF_VECTORS.isdisjoint(one.get("architecture") for one in threadpool_info())
 
 
 def library_seconds(problem: Product, limits: Properties, others: int = 0) -> float:
@@ -161,6 +171,7 @@ def library_seconds(problem: Product, limits: Properties, others: int = 0) -> fl
     moving = cost.moving(read, written, limits, WRITING) / _vectors_share(problem)
     if cost.is_host(limits):
         rate = BLAS_RATE * EFFICIENCY * cost.flops(limits)
+        rate *= BLAS_VECTORS if limits.multiprocessors == 1 and _blas_has_vectors() else 1
         return max(problem.operations / rate, moving) + cost.launch(limits)
     tensor_cores = problem.by_tensor_cores
     share = TENSOR_CORE_EFFICIENCY[size] * cost.TENSOR_CORES[size] if tensor_cores else EFFICIENCY

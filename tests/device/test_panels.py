@@ -11,7 +11,7 @@ from nn_support import close, sized
 import cukern as ck
 from cukern.array.layout import fresh_layout
 from cukern.launch.family import Used
-from cukern.linear import panels
+from cukern.linear import library, panels
 from cukern.linear.families import PRODUCT
 from cukern.linear.panels import Panels
 from cukern.linear.problem import Product
@@ -74,9 +74,10 @@ def test_the_product_is_saved_and_differentiated() -> None:
 def test_large_products_alone_are_taken_from_the_library(
     device: ck.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a processor with vectors of 64 bytes, which the library may not use."""
+    """Of a processor with vectors of 64 bytes, which the library may not use; in one thread it may be faster."""
     if device.kind != "host":
         pytest.skip("for the host")
+    monkeypatch.setattr(library, "_blas_has_vectors", lambda: False)
     chosen = {}
     for features in (frozenset({"avx512f"}), frozenset[str]()):
         monkeypatch.setattr(panels, "features", lambda features=features: features)
@@ -84,6 +85,12 @@ def test_large_products_alone_are_taken_from_the_library(
             own = Product(*(fresh_layout(device, ck.float32, (n, n)) for _ in "ab"))
             (chosen[n, len(features)],) = (one.variant for one in PRODUCT.choices(own) if one.chosen)
     assert chosen == {(64, 1): "library", (128, 1): "panels", (64, 0): "library", (128, 0): "library"}
+    one_thread = device.properties._replace(multiprocessors=1)
+    for vectors in (False, True):
+        monkeypatch.setattr(library, "_blas_has_vectors", lambda vectors=vectors: vectors)
+        monkeypatch.setattr(panels, "features", lambda: frozenset({"avx512f"}))
+        panel = Panels(tile_n=32).cost(own, one_thread)
+        assert (library.library_seconds(own, one_thread) < panel) == vectors
 
 
 def test_checked() -> None:

@@ -215,17 +215,19 @@ def _holds_if(condition: str, macros: dict[str, str | None]) -> bool | None:
     """Whether a condition of macros holds; None if it is beyond this arithmetic."""
 
     def state(match: re.Match[str]) -> str:
-        return "0" if macros[match[1] or match[2]] is None else "1"
+        return "0" if macros.get(match[1] or match[2]) is None else "1"
 
-    def value(match: re.Match[str], within: frozenset[str] = frozenset()) -> str:
-        name = match[0]
-        if name in within:  # a macro that names itself
-            return "0"
-        of_name = macros[name]
-        inner = within | {name}
-        return "0" if of_name is None else f"({_WORD.sub(lambda one: value(one, inner), of_name)})"
+    def expanded(part: str, within: frozenset[str] = frozenset()) -> str:
+        def value(match: re.Match[str]) -> str:
+            name = match[0]
+            of_name = macros.get(name, _UNKNOWN)
+            if of_name is None or name in within:  # a macro that names itself
+                return "0"
+            return f" {expanded(of_name, within | {name})} "
 
-    replaced = _WORD.sub(value, _DEFINED.sub(state, condition))
+        return _WORD.sub(value, _DEFINED.sub(state, part))
+
+    replaced = expanded(condition)
     unsigned = re.search(r"[\da-fA-F][lL]*[uU]", replaced) is not None and "-" in replaced
     replaced = re.sub(r"(\d)[uUlL]+\b", r"\1", replaced)
     if unsigned or not _ARITHMETIC.fullmatch(replaced):

@@ -268,6 +268,10 @@ def test_conditions_are_decided_in_64_bits(condition, kept):
         # By values of macros, and macros in them.
         ("#define A (B | 4)\n#define B 3\n#if A == 7\nyes\n#endif", "#define A (B | 4) #define B 3 yes"),
         ("#define A A\n#if A\nno\n#endif", "#define A A"),
+        ("#define A 1 + 1\n#if A * 2 == 3\nyes\n#endif", "#define A 1 + 1 yes"),  # as tokens, in no parentheses
+        ("#define A defined(B) && !defined B\n#if A || B\nno\n#else\nyes\n#endif",
+         "#define A defined(B) && !defined B yes"),
+        ("#define A defined\n#if A\nmaybe\n#endif", "#define A defined #if A maybe #endif"),
         ("#define F(x) x\n#if F(1)\nmaybe\n#endif", "#define F(x) x #if F(1) maybe #endif"),
         # What is defined where the compiler decides is one of several values.
         ("#ifdef __X\n#define A 4\n#else\n#define A 6\n#endif\n#if A & 4\nyes\n#endif\n#if A & 2\nmaybe\n#endif",

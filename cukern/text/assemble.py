@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ..errors import TemplateError
 from . import DEFAULT_STD, LEFT_OUT, STANDARD
 from .build import STANDARDS, Build
 from .conditions import Conditions
@@ -45,7 +46,9 @@ _CUB = {
     "cub": "cub/thread/thread_operators.cuh",
 }
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]*)>|"([^"\n]*)").*$', re.MULTILINE)
-_ONCE = re.compile(r"[ \t]*#[ \t]*pragma[ \t]+once\b.*")
+_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b.*$", re.MULTILINE)
+#: Files that are being included at most, as compilers have it.
+_MOST_NESTED = 200
 
 
 def _read(name: str, folders: tuple[Path, ...]) -> tuple[Path, str] | None:
@@ -76,14 +79,34 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = (), build: Bu
         label: its name in compilers' messages.
         folders: the folders in which files in quotes are searched first.
         build: what the program's build gives its compiler.
+
+    Raises:
+        TemplateError: files include one another without end.
     """
     build = build or Build()
     folders = (*folders, *build.include)
-    seen: set[Path] = set()
+    guards: dict[Path, str] = {}
+    nested: list[str] = []
     seen_preludes: set[str] = set()
     used = set(re.findall(r"\w+", source))
     left_out: list[str] = []
     conditions = Conditions(STANDARDS[build.std])
+
+    def put_file(path: Path, text: str, name: str) -> list[str]:
+        if len(nested) == _MOST_NESTED:
+            raise TemplateError(
+                f"{label}: #include: expected at most {_MOST_NESTED} files, each in another, got more: "
+                f"{' > '.join(nested[-2:])} > {name}"
+            )
+        nested.append(name)
+        # Whether it is there already may be up to the compiler, as is what it was included in.
+        file = path.resolve()  # as a/../b.h and b.h are one
+        once = guards.setdefault(file, f"CUKERN_ONCE_{len(guards)}") if _ONCE.search(text) else None
+        begun = [conditions.line(f"#{word} {once}", "") for word in ("ifndef", "define")] if once else []
+        body = [put(text, name, (path.parent, *folders))] if conditions.active else []
+        ended = [conditions.line("#endif", "")] if once else []
+        nested.pop()
+        return [*begun, *body, *ended]
 
     def put(text: str, name: str, here: tuple[Path, ...]) -> str:
         lines = [f'#line 1 "{name}"']
@@ -99,12 +122,7 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = (), build: Bu
             wanted = (include[1] or include[2]).decode()
             own = _read(wanted, here if include[2] is not None else build.include)
             if own is not None:
-                file = own[0].resolve()  # as a/../b.h and b.h are one
-                if file not in seen:
-                    seen.add(file)
-                    lines += [put(own[1], wanted, (own[0].parent, *folders)), f'#line {number + 1} "{name}"']
-                else:
-                    lines.append("")
+                lines += [*put_file(*own, wanted), f'#line {number + 1} "{name}"']
             elif include[2] is not None and wanted.startswith("prelude/") and is_own(wanted):
                 preludes = [prelude(wanted)] if wanted not in seen_preludes else []
                 seen_preludes.add(wanted)

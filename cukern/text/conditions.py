@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from .definitions import DEFINED
+
 _DIRECTIVE = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else|endif|define|undef)\b(.*)$", re.DOTALL)
 _COMMENTS = re.compile(r"//.*|/\*.*?(?:\*/|$)", re.DOTALL)
 _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
@@ -208,6 +210,8 @@ def _first(name: str) -> _Values:
     """What a macro may be before the text says anything of it."""
     if name in _VERSIONS:
         return _VERSIONS[name]
+    if name in DEFINED:
+        return frozenset((DEFINED[name],))
     return _OF_COMPILER if name.startswith("__") and not _OF_PROCESSORS.fullmatch(name) else _UNDEFINED
 
 
@@ -229,7 +233,7 @@ def _holds_if(condition: str, macros: dict[str, str | None]) -> bool | None:
 
     replaced = expanded(condition)
     unsigned = re.search(r"[\da-fA-F][lL]*[uU]", replaced) is not None and "-" in replaced
-    replaced = re.sub(r"(\d)[uUlL]+\b", r"\1", replaced)
+    replaced = re.sub(r"\b(0[xX][\da-fA-F]+|\d+)[uUlL]+\b", r"\1", replaced)
     if unsigned or not _ARITHMETIC.fullmatch(replaced):
         return None
     tokens = _TOKEN.findall(replaced)[::-1]

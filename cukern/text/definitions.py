@@ -23,7 +23,7 @@ _UNSIGNED = {
     "ULONG": "0xffffffffffffffffUL",
 }
 #: Macros of the left-out headers that kernels use.
-_DEFINED = {
+DEFINED = {
     **{f"{name}_MAX": most for name, most in (_SIGNED | _UNSIGNED).items()},
     **{f"{name}_MIN": f"(-{most} - 1)" for name, most in _SIGNED.items()},
     "FLT_MAX": "3.402823466e+38F",
@@ -172,7 +172,7 @@ def definitions(text: str) -> list[str]:
         defined.append(
             "typedef struct CUtensorMap_st { alignas(64) unsigned long long opaque[16]; } CUtensorMap;"
         )
-    macros = _macros(text, {**_DEFINED, **_OLD})
+    macros = _macros(text, {**DEFINED, **_OLD})
     if dependent := _macros(text, _DEPENDENT):
         defined += [_INSTRUCTION, *dependent]
     if "__builtin_" in text or any("__builtin_" in macro for macro in macros):

@@ -43,7 +43,9 @@ _LINKED = re.compile(r"(?:inline\s+)?namespace\b[\w\s:]*|extern\s*\"C(?:\+\+)?\"
 
 def _macros(text: str) -> tuple[set[str], set[str]]:
     """The macros of a text, and the words before parentheses that are none, or are one that begins with such a word."""
-    values = {name: re.findall(r"\w+", value.replace("\\\n", " ")) for name, value in _DEFINED.findall(text)}
+    values = dict[str, list[str]]()  # of all definitions of a macro
+    for name, value in _DEFINED.findall(text):
+        values.setdefault(name, []).extend(re.findall(r"\w+", value.replace("\\\n", " ")))
     words = set(re.findall(r"\b([A-Za-z]\w*)\s*\(", text)) - _WORDS
     unknown = words - values.keys() - set(re.findall(r"\b(?!return\b|else\b)\w+[ \t*&]+(\w+)\s*\(", text))
     device = re.compile(r"__\w+__")

@@ -217,6 +217,41 @@ EMPTY __global__ __launch_bounds__(128) void NAME(f)(float* x) {
     assert x.tolist() == [22] * 4
 
 
+def test_files_that_are_included_again(device: ck.Device, tmp_path: Path) -> None:
+    """One without a guard is there each time; one that is there once stands in each branch of the compiler's."""
+    (tmp_path / "numbers.def").write_text("X(first, 1)\nX(second, 20)\n")
+    (tmp_path / "once.h").write_text("#pragma once\n__device__ int added(int n) { return n + 300; }\n")
+    (tmp_path / "guarded.h").write_text(
+        "#ifndef GUARDED\n#define GUARDED\n__device__ int more(int n) { return n + 4000; }\n#endif\n"
+    )
+    (tmp_path / "endless.h").write_text('#include "endless.h"\n')
+    (tmp_path / "program.cu").write_text("""
+#define X(name, value) __device__ int name() { return value; }
+#include "numbers.def"
+#undef X
+#define X(name, value) of_##name = value,
+enum Numbers {
+#include "numbers.def"
+};
+#ifdef __SOMETHING_OF_A_COMPILER
+#include "once.h"
+#include "guarded.h"
+#endif
+#include "once.h"
+#include "guarded.h"
+__global__ void f(int* x) { x[threadIdx.x] = more(added(first() + of_second)); }
+""")
+    kernel = ck.Kernel(tmp_path / "program.cu", block=2, plain=True)
+    x = ck.zeros(2, ck.int32)
+    compiles(kernel)
+    kernel(x, grid=1)
+    assert x.tolist() == [4321] * 2
+    with pytest.raises(
+        ck.TemplateError, match="expected at most 200 files, each in another, got more: endless"
+    ):
+        ck.Kernel('#include "endless.h"', plain=True, include=tmp_path).source()
+
+
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [

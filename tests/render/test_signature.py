@@ -290,6 +290,10 @@ def test_conditions_are_decided_in_64_bits(condition, kept):
         ("#if CUDA_VERSION >= 12040\nmaybe\n#endif", "#if CUDA_VERSION >= 12040 maybe #endif"),
         ("#if CUDA_VERSION >= 12040 && CUDA_VERSION < 12060\nmaybe\n#endif",
          "#if CUDA_VERSION >= 12040 && CUDA_VERSION < 12060 maybe #endif"),
+        # Constants of headers that are left out.
+        ("#if CHAR_BIT == 8 && INT_MIN < 0\nyes\n#endif\n#ifndef INFINITY\nno\n#endif", "yes"),
+        ("#if UINT_MAX != 0xffffffff\nno\n#endif", ""),
+        ("#ifndef M_PI\n#define M_PI 3.14\n#endif", "#define M_PI 3.14"),
         ("#ifdef __AVX2__\nno\n#elif defined(__SSE2__)\nno\n#else\nyes\n#endif", "yes"),
         ("#if true && !false\nyes\n#endif", "yes"),
     ],

@@ -139,6 +139,7 @@ class Rows:
             dropped: whether the expression's shape lacks the axes along rows.
         """
         shape = self._shape[: -self._axes] if dropped else self._shape
+        (node,) = self._trace.of_values((node,))
         self._trace.narrow_first([((node,), shape)])
         (node,) = self._trace.reused((node,), None if dropped else self._shape)
         added = (None,) * self._axes

@@ -94,3 +94,18 @@ def test_memory_that_is_written_is_read_anew(device: ck.Device, monkeypatch: pyt
     for _ in range(3):
         for y, one in zip(f(ck.asarray(x), ck.asarray(v)), wanted, strict=True):
             np.testing.assert_allclose(y.numpy(), one, rtol=1e-5)
+
+
+def test_rows_and_what_they_are_reduced_to_read_the_same_factors(device: ck.Device) -> None:
+    """One kernel of rows has one array of them, that of its reduction and of what is computed behind it."""
+
+    def shares(x: Any, v: Any, xp: Any = ck) -> Any:
+        own = x * factors(v, xp)
+        return own / own.sum(-1, keepdims=True)
+
+    x, v = drawn(1 << 14, 64), drawn(64, seed=1)
+    arrays = [ck.asarray(one) for one in (x, v)]
+    f = ck.jit(shares)
+    assert sizes(f, *arrays) == [*[v.size] * (device.kind == "host"), x.size]
+    expected = shares(x.astype(np.float64), v.astype(np.float64), np)
+    np.testing.assert_allclose(f(*arrays).numpy(), expected, rtol=1e-5)

@@ -127,7 +127,7 @@ _OLD = {
 }
 #: Declarations of types, and the braces around them; those of a linkage specification are no scope.
 _SCOPES = re.compile(
-    r'//[^\n]*|(?s:/\*.*?\*/)|\bextern\s*"C"\s*\{|"(?:\\.|[^"\\\n])*"|[{}]|'
+    r'//[^\n]*|(?s:/\*.*?\*/)|\bextern\s*"C"\s*\{|"(?:\\.|[^"\\\n])*"|\'(?:[^\'\\\n]|\\.)\'|[{}]|'
     r"\btypedef\b[^;{}]*?\b(\w+)\s*;|\busing\s+(\w+)\s*="
 )
 

@@ -247,9 +247,7 @@ def _declares_host(member: tree_sitter.Node, words: set[str], annotated: set[str
     """Whether a member without a word of CUDA is a function of the host, and not virtual, which takes room."""
     function = function_declarator(member)
     name = None if function is None else function.child_by_field_name("declarator")
-    is_named = (
-        name is not None and name.type == "field_identifier"
-    )  # neither an operator nor a pointer to functions
+    is_named = name is not None and name.type == "field_identifier"  # no operator or pointer to functions
     typed = member.child_by_field_name("type") is not None and not member.has_error
     return is_named and typed and "virtual" not in words and text_of(name) not in annotated
 
@@ -321,8 +319,15 @@ def _left_out(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_sitt
         yield from (child for child in node.children if text_of(child) == "static")
 
 
+def _is_member(node: tree_sitter.Node) -> bool:
+    """Whether a function is defined outside the class, or namespace, that declares it."""
+    function = function_declarator(node)
+    name = None if function is None else function.child_by_field_name("declarator")
+    return name is not None and name.type == "qualified_identifier"
+
+
 def _annotated(items: list[_Item]) -> set[str]:
-    """The names of functions that a declaration marks as the device's."""
+    """The names of functions that a declaration, or a definition outside their class, marks as the device's."""
     names: set[str] = set()
     for item in items:
         stack = [item.node]
@@ -330,6 +335,9 @@ def _annotated(items: list[_Item]) -> set[str]:
             node = stack.pop()
             if node.type in ("declaration", "field_declaration") and _is_function(node):
                 if not _ON_DEVICE.isdisjoint(_words(text_of(node))):
+                    names.add(_name_in(node.child_by_field_name("declarator")))
+            elif node.type == "function_definition" and _is_member(node):
+                if not _ON_DEVICE.isdisjoint(_head(node)):
                     names.add(_name_in(node.child_by_field_name("declarator")))
             elif node.type != "compound_statement":
                 stack.extend(node.named_children)

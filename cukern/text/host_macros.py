@@ -110,6 +110,10 @@ def _is_sound(text: str) -> bool:
     return depth == 0
 
 
+#: What begins a declaration of the device's, which may have conditions in it.
+_OF_DEVICE = re.compile(r"\b__(?:global|device|host)__\b")
+
+
 class _Reader:
     """The tokens of a text, read one after another from an offset."""
 
@@ -170,7 +174,8 @@ def _uses(text: str, known: set[str], unknown: set[str]) -> Iterator[tuple[str, 
             begins = True
         else:
             reader.take()
-            begins, after = token in (";", "{", "}") or token.lstrip().startswith("#"), False
+            directive = token.lstrip().startswith("#") and not _OF_DEVICE.search(text, head, start)
+            begins, after = directive or token in (";", "{", "}"), False
 
 
 def _end(reader: _Reader, text: str) -> int:

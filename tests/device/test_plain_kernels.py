@@ -202,9 +202,14 @@ def test_bounds_on_a_condition_and_comments_in_macros(device: ck.Device) -> None
     #if __CUDA_ARCH__ >= 700
     __launch_bounds__(64)
     #endif
-        __global__ void number(T* x) { x[0] = twice ? 2 : (T)CLOCKS_PER_SEC; }"""
+        __global__ void number(T* x) { x[0] = twice ? 2 : (T)CLOCKS_PER_SEC; }
+    __global__ void
+    #if __CUDA_ARCH__ >= 800
+    __launch_bounds__(32)
+    #endif
+    three(float* x) { x[0] = 3; }"""
     x, program = ck.zeros(1), ck.Kernel(text, block=1, plain=True)
-    for name, wanted in (("number<float, true>", 2), ("number<float, false>", 1000000)):
+    for name, wanted in (("number<float, true>", 2), ("number<float, false>", 1000000), ("three", 3)):
         program[name](x, grid=1)
         assert x.tolist() == [wanted]
     with pytest.raises(ck.LaunchError, match="64"):

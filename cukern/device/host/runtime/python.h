@@ -70,19 +70,21 @@ static void* kept_memory(long total) {
     return 0;
 }
 
-// Drops what no array lies in, the oldest first, until so many bytes more may be kept; whether they may.
-static bool leave_room(long total) {
+// Drops the oldest, first of those in which no array lies, until so many bytes more may be kept. Others are forgotten: what
+// lives long is not to take the room of what comes and goes.
+static void leave_room(long total) {
     long bytes = total;
     for (int i = 0; i < kept_count; ++i) bytes += fields_of(kept[i])->shape[0];
-    for (int i = 0; i < kept_count && (bytes > all_kept || kept_count == most_kept);) {
-        if (is_idle(kept[i])) {
-            bytes -= fields_of(kept[i])->shape[0];
-            drop_kept(i);
-        } else {
-            ++i;
+    for (int idle = 1; idle >= 0; --idle) {
+        for (int i = 0; i < kept_count && (bytes > all_kept || kept_count == most_kept);) {
+            if (is_idle(kept[i]) == idle) {
+                bytes -= fields_of(kept[i])->shape[0];
+                drop_kept(i);
+            } else {
+                ++i;
+            }
         }
     }
-    return bytes <= all_kept && kept_count < most_kept;
 }
 
 static void* new_bytes(long total, bool zeroed) {
@@ -94,14 +96,14 @@ static void* new_bytes(long total, bool zeroed) {
 static void* new_memory(long total, bool zeroed) {
     const bool keeps = !zeroed && total > least_kept && total <= all_kept && python.object_header_bytes == 16;
     if (void* owner = keeps ? kept_memory(total) : 0) return owner;
-    const bool has_room = keeps && leave_room(total);
+    if (keeps) leave_room(total);
     void* owner = new_bytes(total, zeroed);
     if (!owner && kept_count) {
         python.clear_error();
         leave_room(all_kept);
         owner = new_bytes(total, zeroed);
     }
-    if (owner && has_room && kept_count < most_kept) {
+    if (owner && keeps && kept_count < most_kept) {
         python.increase(owner);
         kept[kept_count++] = owner;
     }

@@ -286,7 +286,8 @@ class Launches(trace_hooks.Trace):
             if x is not None:
                 out = node.value.out if node.kind == "reduced" else x.shape
                 there[node] = reshaped(self.number(x), x.shape, out, x.dtype)
-        return substitute(nodes, there) if there else nodes
+        # What is kept may read arrays that stand in place of others, and is found where they do.
+        return self.of_values(substitute(nodes, there)) if there else nodes
 
     def _there(self, node: Node) -> Array | None:
         """The array that holds the value of a node, if there is one."""

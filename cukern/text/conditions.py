@@ -181,11 +181,18 @@ class Conditions:
         return {name: frozenset().union(*(end.get(name, _first(name)) for end in ends)) for name in names}
 
     def _values(self, name: str, text: str) -> _Values:
-        """What a macro may be here; those that the text defines further down are not the compiler's."""
+        """What a macro may be here; those that the text defines further down are not the compiler's.
+
+        Operators of the compiler's are, which a text defines where they are missing.
+        """
         if name in self._macros:
             return self._macros[name]
         values = _first(name)
-        own = values != _UNDEFINED and re.search(rf"#[ \t]*define[ \t]+{re.escape(name)}\b", text)
+        own = (
+            not name.startswith("__has_")
+            and values != _UNDEFINED
+            and re.search(rf"#[ \t]*define[ \t]+{re.escape(name)}\b", text)
+        )
         return _UNDEFINED if own else values
 
     def _holds(self, condition: str, text: str) -> bool | None:

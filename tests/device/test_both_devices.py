@@ -81,6 +81,7 @@ EXACT: dict[str, Case] = {
         )
         for n in (8, 104, 256)
     },
+    "wgmma of a line": lambda d: test_wgmma.test_a_line_is_multiplied_as_by_its_four_steps(d, "__half", True),
     "wgmma of the low bits of tf32": test_wgmma.test_tf32_leaves_out_the_low_bits,
     "wgmma of two groups": (test_instructions.test_sums_of_an_earlier_group_are_read_while_another_is_made),
     **{

@@ -205,7 +205,18 @@ CUKERN_DIRECTED(ru, 1)
 CUKERN_DIRECTED(rd, -1)
 #undef CUKERN_DIRECTED
 
-// Of double by the processor itself, whose mode of rounding is changed around the operation.
+// Of double by the processor itself, whose mode of rounding is changed around the operation. The system's header for that
+// brings many others.
+#if defined(__x86_64__)
+enum class CukernRounding : int { nearest = 0, down = 0x400, up = 0x800, to_zero = 0xc00 };
+extern "C" int fesetround(int) noexcept;
+#elif defined(__aarch64__)
+enum class CukernRounding : int { nearest = 0, up = 0x400000, down = 0x800000, to_zero = 0xc00000 };
+extern "C" int fesetround(int) noexcept;
+#else
+#include <fenv.h>
+enum class CukernRounding : int { nearest = FE_TONEAREST, down = FE_DOWNWARD, up = FE_UPWARD, to_zero = FE_TOWARDZERO };
+#endif
 namespace cukern {
 // The compiler moves no use of the value to before this, and no work on it to behind.
 template <class T>
@@ -213,19 +224,19 @@ inline void settle(T& value) {
     __asm__ volatile("" : "+m"(value) : : "memory");
 }
 template <class Function, class... T>
-inline double by_mode(int mode, Function function, T... operands) {
-    fesetround(mode);
+inline double by_mode(CukernRounding mode, Function function, T... operands) {
+    fesetround((int)mode);
     (settle(operands), ...);
     double value = function(operands...);
     settle(value);
-    fesetround(FE_TONEAREST);
+    fesetround((int)CukernRounding::nearest);
     return value;
 }
 }  // namespace cukern
 #define CUKERN_BY_MODE(name, parameters, ...)                                                                  \
-    static inline double name##_rz parameters { return cukern::by_mode(FE_TOWARDZERO, __VA_ARGS__); }          \
-    static inline double name##_ru parameters { return cukern::by_mode(FE_UPWARD, __VA_ARGS__); }              \
-    static inline double name##_rd parameters { return cukern::by_mode(FE_DOWNWARD, __VA_ARGS__); }
+    static inline double name##_rz parameters { return cukern::by_mode(CukernRounding::to_zero, __VA_ARGS__); }          \
+    static inline double name##_ru parameters { return cukern::by_mode(CukernRounding::up, __VA_ARGS__); }              \
+    static inline double name##_rd parameters { return cukern::by_mode(CukernRounding::down, __VA_ARGS__); }
 CUKERN_BY_MODE(__dadd, (double x, double y), [](double a, double b) { return a + b; }, x, y)
 CUKERN_BY_MODE(__dsub, (double x, double y), [](double a, double b) { return a - b; }, x, y)
 CUKERN_BY_MODE(__dmul, (double x, double y), [](double a, double b) { return a * b; }, x, y)

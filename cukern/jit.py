@@ -274,13 +274,10 @@ class Jitted(Generic[P, R]):
             from .elementwise.script import Differs
 
             try:
-                again: R
                 if taken is None:
-                    again = known.replay(arrays)
-                    return again
+                    return known.replay(arrays)
                 with taken():
-                    again = known.replay(arrays)
-                return again
+                    return known.replay(arrays)
             except Differs:
                 state = _State.TRACED if key in self._given else _State.PLAIN
                 self._known.keep(key, known._replace(state=state))

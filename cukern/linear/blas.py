@@ -72,7 +72,7 @@ def _by_kernels(
     return out
 
 
-#: Bytes of a product from which NumPy gets its memory.
+#: Bytes of a product from which NumPy writes it to memory that the host's runtime keeps, in place of new memory.
 _LARGE = 1 << 20
 
 
@@ -151,7 +151,7 @@ class HostPlan(kernel_plan.Plan):
         a, b = arrays
         if self.layouts[0].nbytes < _LARGE:
             return Array._wrap(_by_numpy(a._data, b._data), self.device)
-        result = Array._made(self.layouts[0])  # NumPy would ask the system for new memory
+        result = Array._made(self.layouts[0])
         _by_numpy(a._data, b._data, result._data)
         return result
 

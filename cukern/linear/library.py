@@ -137,8 +137,9 @@ SEPARATE = 0.63
 #: Where rows are misaligned: rows and columns of a library's tiles, and the seconds in which a multiprocessor adds
 #: :data:`MISALIGNED_DEPTH` products to all elements of one. Measured on an H200.
 MISALIGNED_TILES, MISALIGNED_DEPTH = ((32, 3.6e-7), (128, 1.16e-6)), 32
-#: The rate of the host's library beside plain C++, and how many times as fast it is in one thread with vectors of 64
-#: bytes, which of OpenBLAS these kernels have: measured on two AMD EPYCs. Threads of its own wait for work busily.
+#: The rate of the host's library beside plain C++, and how many times as fast one thread of it is whose kernels have
+#: vectors of 64 bytes; of OpenBLAS these have. Each measured on an AMD EPYC. Where it has several threads, those that
+#: wait for work keep the cores from cukern's own.
 BLAS_RATE, BLAS_VECTORS = 8, 1.85
 _BLAS_OF_VECTORS = frozenset(("SkylakeX", "Cooperlake", "SapphireRapids"))
 

@@ -246,5 +246,5 @@ def test_memory_of_large_arrays_is_taken_again() -> None:
     again, left, after, beside = run()
     assert again == "True" and int(beside) > 30
     assert int(after) < 40 < int(left) < 300
-    again, left, *_ = run(MALLOC_MMAP_THRESHOLD_="65536")
-    assert again == "False" or int(left) < 40
+    _, left, *_ = run(MALLOC_MMAP_THRESHOLD_="65536")
+    assert int(left) < 40

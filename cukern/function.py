@@ -30,6 +30,7 @@ from .autodiff.cotangents import (
     meta,
     refuse_written,
     registered,
+    sum_now,
     zeros_like,
 )
 from .autodiff.state import opened, refuse_in_fused, resume, state
@@ -582,9 +583,10 @@ class _Rule:
             given[i] = one
         ctx.needs_input_grad = needs if self.single else _needs(self.held, needs)
         ctx._saved = saved
-        before = (
-            () if cls._only_reads else tuple([one if one is None else one._storage.version for one in given])
-        )
+        before: tuple[int | None, ...] = ()
+        if not cls._only_reads:
+            sum_now()
+            before = tuple([one if one is None else one._storage.version for one in given])
         gradients = self._checked(cls.backward(ctx, *given))
         for one, version in zip(given, before, strict=False):
             if one is not None and one._storage.version != version:

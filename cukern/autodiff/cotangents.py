@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
@@ -204,6 +204,17 @@ def conform(
         GradientError: it is not a floating array, lies on another device, or has a shape that ``like``
             does not broadcast to. The message names ``name`` and ``argument``, or the input of that number.
     """
+    summed, converted = _conforming(gradient, like, name, argument)
+    found: Any = gradient
+    if summed:
+        found = registered().sum_to_shape(found, like.shape, like.dtype, onto)
+        converted = found.dtype != like.dtype
+    found = registered().cast(found, like.dtype) if converted else found
+    return found if summed or onto is None else registered().add(onto, found)
+
+
+def _conforming(gradient: object, like: Likeness, name: str, argument: str | int) -> tuple[bool, bool]:
+    """Whether a gradient is to be summed to the shape of ``like``, and cast; raises as :func:`conform`."""
     layout = getattr(gradient, "_layout", None)
     form = getattr(like, "_layout", like)
     steps = None if layout is None or form is None else _steps.get((layout, form))
@@ -215,13 +226,7 @@ def conform(
         steps = gradient.shape != like.shape, gradient.dtype != like.dtype
         if layout is not None and form is not None:
             _steps.keep((layout, form), steps)
-    summed, converted = steps
-    found: Any = gradient
-    if summed:
-        found = registered().sum_to_shape(found, like.shape, like.dtype, onto)
-        converted = found.dtype != like.dtype
-    found = registered().cast(found, like.dtype) if converted else found
-    return found if summed or onto is None else registered().add(onto, found)
+    return steps
 
 
 #: Whether gradients of a layout are summed to the shape of what they are gradients of, and whether they are cast.
@@ -453,10 +458,10 @@ Record: TypeAlias = (
 
 
 class _Pending(threading.local):
-    """The cotangents of the walks of a thread, the innermost last."""
+    """The cotangents of the walks of a thread, the innermost last, and those that are summed later."""
 
     def __init__(self) -> None:
-        self.walks: list[Mapping[int | None, Array | Parts]] = []
+        self.walks: list[tuple[MutableMapping[int | None, Array | Parts], list[_Late]]] = []
 
 
 _pending = _Pending()
@@ -468,13 +473,64 @@ def refuse_written(name: str, cotangent: Array) -> None:
     Raises:
         GradientError: it is: an addition hands one array to both operands, and a caller may ask for it.
     """
-    for one in _pending.walks[-1].values():
+    for one in _pending.walks[-1][0].values():
         for part in one.arrays() if isinstance(one, Parts) else (one,):
             if part._storage is cotangent._storage:
                 raise GradientError(
                     f"{name}: backward wrote to the gradient that it got, which is another array's too, or is asked "
                     "for; write to a copy"
                 )
+
+
+#: Records that are pulled back before a gradient that waits is summed without having been in memory.
+_PATIENCE = 4
+
+
+class _Late:
+    """A gradient, another input's too, that is summed once it is in memory, where one array is read to sum it.
+
+    What reads the other input's next, as a product, mostly computes it.
+
+    Args:
+        key: of the input for which it is summed.
+        sum: of a list with the gradient, and another list.
+    """
+
+    __slots__ = ("gradient", "key", "left", "parts")
+
+    def __init__(self, key: int | None, gradient: Any, sum: Callable[..., Array]) -> None:
+        self.key, self.gradient, self.left = key, gradient, _PATIENCE
+        self.parts = Parts(sum, None, gradient)
+
+
+def _sum(cotangents: MutableMapping[int | None, Array | Parts], late: list[_Late], now: bool = False) -> None:
+    """Sum the gradients that are in memory or have waited long enough, or all ``now``; the others stay in ``late``."""
+    left = []
+    for one in late:
+        if cotangents.get(one.key) is one.parts:
+            one.left -= 1
+            if one.left and not now and getattr(one.gradient, "arriving", False):
+                left.append(one)
+            else:
+                whole(cotangents, one.key)
+    late[:] = left
+
+
+def sum_now() -> None:
+    """Sum the gradients that wait in the walk of this thread, before what they are sums of may be written."""
+    for cotangents, late in _pending.walks[-1:]:
+        _sum(cotangents, late, now=True)
+
+
+def _summed(like: Likeness, name: str, argument: int, parts: Sequence[Array], _: object) -> Array:
+    return conform(parts[0], like, name, argument)
+
+
+def _is_read_again(gradients: Sequence[Gradient], needs: Sequence[bool], i: int) -> bool:
+    """Whether a gradient is not in memory yet, and is another input's, too."""
+    return getattr(gradients[i], "arriving", False) and any(
+        one is gradients[i] and needs[k] for k, one in enumerate(gradients) if k != i
+    )
 
 
 def walk(
@@ -492,11 +548,14 @@ def walk(
         recipes: by the key of a result, how it is computed again; what was computed is dropped after its record.
         due: what to call ``give`` with once the record of an index has been pulled back.
     """
-    _pending.walks.append(cotangents)
+    late: list[_Late] = []
+    _pending.walks.append((cotangents, late))
     try:
         while records:
             recorded = records.pop()
-            _pull(recorded, reached, keep, cotangents)
+            _pull(recorded, reached, keep, cotangents, late)
+            if late:
+                _sum(cotangents, late)
             if recipes:
                 for key in recorded[2]:
                     if key in recipes:
@@ -515,8 +574,9 @@ def _pull(
     reached: set[int | None],
     keep: set[int | None],
     cotangents: MutableMapping[int | None, Array | Parts],
+    late: list[_Late],
 ) -> None:
-    """Pull the cotangents of one record's outputs back to its inputs."""
+    """Pull the cotangents of one record's outputs back to its inputs; ``late`` gets those that are summed later."""
     operation, inputs, outputs, saved, versions, values = recorded
     if len(outputs) == 1:
         (key,) = outputs
@@ -582,6 +642,11 @@ def _pull(
             layout, onto = getattr(gradient, "_layout", None), None
             if layout is not like and type(gradient) is not Parts and _steps.get((layout, like)) != _AS_IS:  # type: ignore[arg-type]
                 onto = cotangents.get(key)
+                again = onto is None and _is_read_again(gradients, needs, i)
+                if again and _conforming(gradient, like, operation.name, i)[0]:
+                    late.append(_Late(key, gradient, partial(_summed, like, operation.name, i)))
+                    cotangents[key] = late[-1].parts
+                    continue
                 onto = None if isinstance(onto, Parts) else onto
                 gradient = conform(gradient, like, operation.name, i, onto)
             if onto is not None or cotangents.get(key) is None:

@@ -82,6 +82,7 @@ class Tma(OneLaunch):
     #: The threads of two warpgroups that multiply, and of one that loads.
     threads: ClassVar[int] = 384
     filling, writing_apart = 1e-6, 0.2
+    reading, beside = 0.33, 1
 
     def template(self) -> Kernel:
         """The kernel with the epilogue after each tile, or deferred."""

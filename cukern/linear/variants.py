@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -126,8 +127,12 @@ class OneLaunch(Variant[Product]):
         writing: the share of a GPU's bandwidth that its stores reach: measured on an H200.
         writing_apart: the same where the rows of the result do not begin at multiples of 16 bytes.
         filling: seconds before the first k-block is multiplied, beyond those of any launch: measured on an H200.
+        reading: the share of a GPU's bandwidth at which its epilogue reads operands after the product, but the largest
+            ``beside`` of them, which it reads beside it: measured on an H200.
     """
 
+    reading: ClassVar[float] = 1
+    beside: ClassVar[int] = sys.maxsize
     writing: ClassVar[float] = 1
     writing_apart: ClassVar[float] = 1
     filling: ClassVar[float] = 0
@@ -158,9 +163,11 @@ class OneLaunch(Variant[Product]):
         assert gemm is not None
         written = sum(one.nbytes for one in problem.results)
         share = self.writing if gemm.whole_rows else min(self.writing, self.writing_apart)
-        moving = cost.moving(problem.nbytes - written, written, limits, share)
+        after = sum(sorted([one.nbytes for one in problem.operands], reverse=True)[self.beside :])
+        moving = cost.moving(problem.nbytes - written - after, written, limits, share)
+        begins = cost.launch(limits) + self.filling + after / (self.reading * cost.bandwidth(limits))
         # Loads, products and stores overlap, but not all.
-        return cost.launch(limits) + self.filling + math.hypot(self.seconds(gemm, limits), moving)
+        return begins + math.hypot(self.seconds(gemm, limits), moving)
 
     def launch(self, problem: Product, limits: Properties) -> Launch:
         """See :class:`~cukern.launch.variant.Variant`."""
@@ -224,7 +231,7 @@ class Simt(OneLaunch):
     ends: ClassVar[int] = 29
     #: What a function or a matrix takes besides, in the same unit: measured on an H200.
     follows: ClassVar[int] = 9
-    writing = 0.29
+    writing, beside = 0.29, 0
 
     @classmethod
     def gemm_of(cls, problem: Product) -> Gemm | None:
@@ -357,6 +364,7 @@ class TensorCores(OneLaunch):
         (64, 64, False): 0.66,
     }
     writing, writing_apart = 0.65, 0.09
+    reading, beside = 0.33, 1
 
     @property
     def threads(self) -> int:

@@ -20,6 +20,9 @@ from cukern.array.layout import layout as layout_of
 from cukern.cli import main
 from cukern.cli.tune import measure
 from cukern.device.interface import Properties
+from cukern.elementwise.graph import Expr, input_node
+from cukern.elementwise.program import program
+from cukern.elementwise.table import tanh
 from cukern.launch import family as families
 from cukern.launch import tuned
 from cukern.launch.explain import explain
@@ -29,6 +32,7 @@ from cukern.launch.tuned import Entry, Timed
 from cukern.launch.variant import Launch, Variant
 from cukern.linear import families as products
 from cukern.linear.families import PRODUCT
+from cukern.linear.problem import Product
 from cukern.nn.convolution import samples as convolutions
 from cukern.nn.convolution.families import CONVOLUTION, DEPTHWISE, DEPTHWISE_WEIGHTS, WEIGHTS_GRADIENT
 
@@ -340,6 +344,33 @@ def test_the_shipped_predictions_are_those_of_todays_cost_models(monkeypatch: py
                 config: Any = family.variants[name](**timed.config)
                 assert config.cost(problem, families.STAND_IN) == pytest.approx(timed.predicted), (one, name)
         assert not entries, family.name
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sizes", "matrices", "chosen"),
+    [
+        ("float32", (16384, 128, 128), 2, "simt"),
+        ("float32", (4096, 512, 512), 2, "library"),
+        ("float32", (8192, 768, 768), 8, "library"),
+        ("bfloat16", (8192, 768, 768), 1, "tma"),
+        ("bfloat16", (65536, 64, 64), 1, "tensor cores"),
+        ("bfloat16", (65536, 64, 64), 8, "library"),
+        ("bfloat16", (16384, 128, 128), 8, "library"),
+    ],
+)
+def test_the_choice_for_epilogues_that_read_matrices(
+    dtype: str, sizes: tuple[int, int, int], matrices: int, chosen: str
+) -> None:
+    """What was fastest on an H200, or within 6 % of that."""
+    own, (m, k, n) = getattr(ck, dtype), sizes
+    y: Any = tanh(Expr(input_node(0, own)))
+    for i in range(1, matrices + 1):
+        y = y * Expr(input_node(i, own)) + y
+    after = program("after", (y.node,), (own,) * (1 + matrices))
+    a, b, c = (fresh_layout(ck.Device("host"), own, shape) for shape in ((m, k), (k, n), (m, n)))
+    with PRODUCT.only("library", limits=families.STAND_IN):
+        choices = PRODUCT.choices(Product(a, b, (c,) * matrices, after))
+    assert [one.variant for one in choices if one.chosen] == [chosen]
 
 
 def test_a_users_times_replace_those_of_one_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from cukern.cli.tune import measure
 from cukern.device.interface import Properties
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import program
+from cukern.elementwise.special import gelu
 from cukern.elementwise.table import tanh
 from cukern.launch import family as families
 from cukern.launch import tuned
@@ -370,6 +371,21 @@ def test_the_choice_for_epilogues_that_read_matrices(
     a, b, c = (fresh_layout(ck.Device("host"), own, shape) for shape in ((m, k), (k, n), (m, n)))
     with PRODUCT.only("library", limits=families.STAND_IN):
         choices = PRODUCT.choices(Product(a, b, (c,) * matrices, after))
+    assert [one.variant for one in choices if one.chosen] == [chosen]
+
+
+@pytest.mark.parametrize(("derivative", "chosen"), [(False, "tma"), (True, "library")])
+def test_the_choice_for_functions_after_a_product(derivative: bool, chosen: str) -> None:
+    """GELU, and its derivative, which takes three times as long to compute."""
+    own, host = ck.bfloat16, ck.Device("host")
+    after = program("after", (gelu(Expr(input_node(0, own))).node,), (own,))
+    if derivative:
+        pulled = after.backward((True,), (False,)).program
+        assert pulled is not None
+        after = pulled
+    a, b, c = (fresh_layout(host, own, shape) for shape in ((12608, 768), (768, 3072), (12608, 3072)))
+    with PRODUCT.only("library", limits=families.STAND_IN):
+        choices = PRODUCT.choices(Product(a, b, (c,) * (len(after.inputs) - 1), after))
     assert [one.variant for one in choices if one.chosen] == [chosen]
 
 

@@ -200,10 +200,11 @@ def _ends_apart(one: Layout) -> bool:
 
 def is_wide(gemm: Gemm) -> bool:
     """Whether an offset may exceed 32 bits, those of rows beyond the last tile included."""
-    across = max(gemm.m, gemm.n, gemm.k) + _BEYOND
-    spans = [
-        gemm.batches * abs(one.batch) + across * (abs(one.row) + abs(one.unit)) for one in (gemm.a, gemm.b)
-    ]
+    spans = []
+    for one, count in ((gemm.a, gemm.m), (gemm.b, gemm.n)):
+        rows, size = (count, gemm.k) if one.by_depth else (gemm.k, count)
+        within = (rows + _BEYOND) * abs(one.row) + (size + _BEYOND) * abs(one.unit)
+        spans.append(gemm.batches * abs(one.batch) + within)
     spans += [gemm.batches * abs(x) + gemm.m * abs(y) + gemm.n * abs(z) for x, y, z in gemm.operands]
     return max(gemm.batches * gemm.m * gemm.n, *spans) > LARGEST_INDEX
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,13 @@ from product_support import make_plan
 from test_tensor_cores import bias_and_relu, check, random
 
 import cukern as ck
+from cukern.array.layout import fresh_layout
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import program
 from cukern.kernel.sizes import divide_up
 from cukern.launch.family import STAND_IN
 from cukern.linear.families import PRODUCT
-from cukern.linear.problem import Factor, Gemm, Product, gemm_of
+from cukern.linear.problem import Factor, Gemm, Product, gemm_of, is_wide
 from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES, Tma, takes
 from cukern.testing import assert_close, asynchrony
 
@@ -477,3 +479,23 @@ def test_a_function_of_the_product_alone_is_that_of_its_dtype(device: ck.Device)
     assert [one.gemm.alone for one in (problem, alone) if one.gemm] == [False, True]
     assert any(one.ping_pong for one in Tma.configs(problem, STAND_IN))
     assert not any(one.ping_pong for one in Tma.configs(alone, STAND_IN))
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n", "wide"),
+    [
+        (8192, 50304, 768, False),
+        (768, 50304, 8192, False),
+        (50304, 768, 8192, False),
+        (50304, 768, 50304, True),
+        (50304, 50304, 64, True),
+        (64, 50304, 50304, True),
+    ],
+)
+def test_offsets_have_64_bits_where_a_matrix_needs_them(m: int, k: int, n: int, wide: bool) -> None:
+    """Of either order of each factor."""
+    host = ck.Device("host")
+    for order_a, order_b in itertools.product([(0, 1), (1, 0)], repeat=2):
+        a = fresh_layout(host, ck.bfloat16, (m, k), order_a)
+        gemm = gemm_of(a, fresh_layout(host, ck.bfloat16, (k, n), order_b), ())
+        assert gemm is not None and is_wide(gemm) == wide

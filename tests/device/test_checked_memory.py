@@ -42,6 +42,22 @@ def test_allocations_live_longer_than_their_launches(is_checked: tuple[bool, boo
         assert launch("sum", y, in_check=dropped) == 0
 
 
+def test_indices_far_out_of_bounds_hit_nothing() -> None:
+    """Up to eight times the memory that a checked launch reserves, on either side."""
+    k = ck.Kernel(
+        "__global__ void g(const float* x, float* y, long long i, int writes)"
+        "{ if (writes) y[i] = 7; else y[0] = x[i]; }",
+        block=1,
+        plain=True,
+    )
+    with ck.device("host"), checked():
+        for power in (20, 30, 37, 38, 39, 40, 41, 42, 43):
+            for i in (1 << power, -(1 << power)):
+                for writes in (0, 1):
+                    with pytest.raises(ck.LaunchError, match=r"out of bounds|invalid access"):
+                        k(ck.ones(100), ck.zeros(100), i, writes, grid=1)
+
+
 def test_an_address_far_from_all_arrays_is_no_array_s() -> None:
     text = """extern "C" __global__ void << name >>(const float* x, float* y, long long far) {
         y[threadIdx.x + far] = x[threadIdx.x];

@@ -73,6 +73,9 @@ static void unset_shared(const Area& area) {
     memset(seen_of(start), fill, bytes);
 }
 
+// Around each reserved piece, so that an index far out of bounds hits nothing.
+constexpr u64 nothing_around = 1ull << 44;
+
 // Far from the libraries, which would else come to lie on both sides: calls of one from another take longer on some processors
 // where more than 4 GiB lie between.
 static char* reserve(u64& bytes) {
@@ -80,7 +83,7 @@ static char* reserve(u64& bytes) {
     for (; bytes >= 1ull << 30; bytes /= 2) {
         void* base = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base == MAP_FAILED) continue;
-        wanted = (char*)base + bytes;
+        wanted = (char*)base + bytes + nothing_around;
         return (char*)base;
     }
     return 0;

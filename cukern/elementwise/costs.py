@@ -73,8 +73,8 @@ def computing(
     if is_host(limits):
         return math.inf  # it does not compute while it waits for memory
     moved = [*nodes, *[node for node in order(nodes) if node.kind in ("input", "view")]]
-    nbytes = sum(math.prod(shapes[node]) * node.dtype.itemsize for node in moved)
-    return size * _seconds(limits, nodes) - nbytes / bandwidth(limits)
+    moving = sum(math.prod(shapes[node]) * node.dtype.itemsize for node in moved) / bandwidth(limits)
+    return math.hypot(size * _seconds(limits, nodes), moving) - moving  # they overlap, but not all
 
 
 def stores(layout: Layout, node: Node, times: float, most: float = math.inf) -> bool:

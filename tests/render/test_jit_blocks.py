@@ -95,13 +95,14 @@ def test_what_follows_a_convolution_is_in_its_launch(name: str) -> None:
         assert "more at most" in f.explain(*arguments())  # each is a step that later calls repeat
 
 
-def test_a_gpu_computes_functions_of_channels_once_if_it_would_not_wait_for_memory() -> None:
+def test_a_gpu_computes_functions_of_channels_once_where_that_saves_more_than_a_launch() -> None:
     """Each device those of its own arrays."""
     light, heavy = (lambda x, v: x * ck.rsqrt(v)), (lambda x, v: x * (ck.exp(v) * ck.tanh(v) / ck.log(v)))
     with gpu_without_one(compiles=False):
         x, v = (ck.zeros(shape, "bfloat16") for shape in ((1 << 20, 8), (8,)))
         own = [ck.zeros(one.shape, "bfloat16", device="host") for one in (x, v)]
         assert len(ck.jit(light).launches(x, v)) == len(ck.jit(heavy).launches(x[:64], v)) == 1
+        assert len(ck.jit(light).launches(ck.zeros((1 << 23, 8), "bfloat16"), v)) == 2
         both = ck.jit(lambda x, v, y, w: (heavy(x, v), heavy(x[1:], v), heavy(y, w)))
         made = [(one.outputs[0].device, one.outputs[0].size) for one in both.launches(x, v, *own)]
         assert {*made[:2]} == {(x.device, 8), (own[0].device, 8)} and len(made) == 5

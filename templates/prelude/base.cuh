@@ -151,14 +151,17 @@ inline bool loaded(const bool& x) {
 }
 #endif
 
-// The larger and the smaller of two, NaN if either is NaN, as numpy.maximum and numpy.minimum.
+// The larger and the smaller of two, NaN if either is NaN, as numpy.maximum and numpy.minimum. Choice by choice: of both conditions
+// at once GCC makes branches, and no vectors, where an operand is a choice itself.
 template <typename T>
 __device__ __forceinline__ T maximum(T a, T b) {
-    return !(a <= b) & (b == b) ? a : b;
+    const T larger = a <= b ? b : a;
+    return b != b ? b : larger;
 }
 template <typename T>
 __device__ __forceinline__ T minimum(T a, T b) {
-    return !(a >= b) & (b == b) ? a : b;
+    const T smaller = a >= b ? b : a;
+    return b != b ? b : smaller;
 }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 template <>

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from host_support import build, kernel, lanes, launch, run
 
+import cukern as ck
 from cukern.device.host import compiler as host_compiler
 from cukern.device.host import translate as host_source
 from cukern.errors import LaunchError
@@ -362,14 +363,26 @@ def test_a_loop_over_threads_is_vectorised(tmp_path, index, formula):
     text = kernel(
         "const float* x, float* y, float a, int n", f"{index}\nif (i >= n) return;\ny[i] = {formula};"
     )
+    assert "loop vectorized" in vectorised_loops(text, tmp_path)
+
+
+def vectorised_loops(text, folder):
+    """What GCC says of the loops of a kernel that it vectorised."""
     compiler = host_compiler.compiler()
     if not compiler.is_gcc:
         pytest.skip("only GCC says which loops it vectorised")
-    command = [*compiler.kernel_command(tmp_path / "kernel.so"), "-fopt-info-vec-optimized"]
+    command = [*compiler.kernel_command(folder / "kernel.so"), "-fopt-info-vec-optimized"]
     text = host_source.source(signature.parse(text))
     done = subprocess.run(command, input=text, capture_output=True, text=True)
     assert done.returncode == 0
-    assert "loop vectorized" in done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("function", [ck.relu, lambda x: ck.clip(x, -1.0, 1.0)], ids=["relu", "clip"])
+def test_the_largest_of_choices_are_vectorised(tmp_path, function):
+    text = ck.fuse(lambda x: function(x).max(axis=1)).source(ck.ones((16, 1024), device="host"))
+    # It is the only loop that reads an array beside the states.
+    assert "versioned for vectorization because of possible aliasing" in vectorised_loops(text, tmp_path)
 
 
 def test_an_int_index_is_computed_as_int_and_nothing_else_is():

@@ -694,7 +694,7 @@ class Stage(NamedTuple):
     """A reduction of an expression along its last axes, its rows, which is computed by the kernel of what reads it.
 
     Attributes:
-        reduce: the public reduction.
+        reduction: the public one.
         node: the expression.
         shape: the expression's.
         axes: the number of reduced axes.
@@ -703,7 +703,7 @@ class Stage(NamedTuple):
         parameter: the reduction's parameter.
     """
 
-    reduce: Any
+    reduction: Any
     node: Node
     shape: tuple[int, ...]
     axes: int
@@ -726,6 +726,11 @@ class Stage(NamedTuple):
         """The same, whose result keeps the reduced axes with size 1."""
         return self._replace(out=(*self.plain, *(1,) * self.axes))
 
+    @property
+    def keepdims(self) -> bool:
+        """Whether the result has the reduced axes, with size 1."""
+        return self.out != self.plain
+
     def viewed(self, step: Moved | Indexed, shape: tuple[int, ...]) -> Node:
         """The node of a view of the result broadcast to ``shape``.
 
@@ -744,6 +749,19 @@ class Stage(NamedTuple):
 def stages_of(nodes: Sequence[Node]) -> list[Stage]:
     """The reductions that expressions read."""
     return [node.value for node in order(nodes) if node.kind == "reduced"]
+
+
+def read_besides(nodes: Sequence[Node], but: Node) -> set[Node]:
+    """The nodes that expressions read, also in what is reduced, but for those that ``but`` alone reads."""
+    found, waiting = set[Node](), list(nodes)
+    but = but.value.kept.result if but.kind == "reduced" else but
+    while waiting:
+        node = waiting.pop()
+        node = node.value.kept.result if node.kind == "reduced" else node
+        if node != but and node not in found:
+            found.add(node)
+            waiting += [node.value.node] if node.kind == "reduced" else node.args
+    return found
 
 
 def array_reads(node: Node) -> list[tuple[Node, View]]:

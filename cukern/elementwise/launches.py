@@ -42,6 +42,7 @@ from .graph import (
     pieces_of,
     product_shape_of,
     products_of,
+    read_besides,
     read_views,
     scalar_node,
     shapes_of,
@@ -440,6 +441,8 @@ class Launches(trace_hooks.Trace):
     def compute(self, some: Sequence[Expression]) -> list[Array]:
         """New arrays of expressions of one shape, or of those that share rows, by one kernel."""
         joined = [one for one in some if pieces_of((one.node,))]
+        own = [one.node for one in some]
+        self._reduce_products([one for one in stages_of(own) if one.result not in own])
         first: dict[int, Array] = {}
         for one in some:
             x = None if one in joined else self._of_product(one)
@@ -507,16 +510,22 @@ class Launches(trace_hooks.Trace):
 
     def _of_product(self, one: Expression) -> Array | None:
         """The array of a product, or of what alone reads one where one launch is faster; None of other expressions."""
-        (node,), shape = self.of_values((one.node,)), one.layout.shape
-        products = products_of((node,))
-        if node in products or node.kind == "gathered":
+        (node,), shape, end = self.of_values((one.node,)), one.layout.shape, None
+        if node.kind == "reduced":
+            end = node.value
+            (node,), shape = self.of_values((end.node,)), end.shape
+        products, stages = products_of((node,)), stages_of((node,))
+        if end is None and (node in products or node.kind == "gathered"):
             return self._given(one, self._multiply(node))
         alone = [
             each for each in products if product_shape_of(each) == shape and self._reads_alone(one, each)
         ]
-        if not alone or stages_of((node,)):
+        if not alone or any(end is None or each.shape == shape for each in stages):
             return None
         own = alone[-1]
+        if stages:
+            self._values(stages)
+            (node,) = self.of_values((node,))
         # A product has been computed, and nothing is waited for, when its kernel computes the rest.
         self.narrow_first([((node,), shape)], math.inf)
         (rest,) = self.reused(substitute((node,), {own: input_node(_PRODUCT, own.dtype)}))
@@ -530,10 +539,12 @@ class Launches(trace_hooks.Trace):
         kernel = Kernel(program, [*factors, *others], [self._numbers[k] for k in scalars])
         lines = tuple(dict.fromkeys((*self._multiplied[own][1], *one.lines)))
         with trace_hooks.suspended(self), tape.stop_recording(), matmul_precision(self.precision):
-            plan = FUNCTIONS[f"{function}_plan"](program, inputs.index(_PRODUCT), kernel.arrays, given)
+            ends = () if end is None else (end,)
+            plan = FUNCTIONS[f"{function}_plan"](program, inputs.index(_PRODUCT), kernel.arrays, given, *ends)
             if plan is None or plan.layouts[0] is not one.layout:
                 return None
-            name = program.name if own.kind == "product" else f"{function}_{program.name}"
+            first = function if own.kind == "called" else "" if end is None else end.reduction.name
+            name = "_".join(filter(None, (first, program.name)))
             return self._given(one, self._single(kernel, plan, name, (), lines))
 
     def _pick(self, node: Node, lines: tuple[str, ...]) -> Array:
@@ -552,12 +563,7 @@ class Launches(trace_hooks.Trace):
 
     def _reads_alone(self, one: Expression, product: Node) -> bool:
         """Whether no other array that waits reads a product, but by reading the array of this expression."""
-        of_it = {one.node: input_node(_PRODUCT, one.node.dtype)}
-        return not any(
-            product in order(substitute((other.node,), of_it))
-            for _, other in self._alive()
-            if other is not one
-        )
+        return product not in read_besides([other.node for _, other in self._alive()], one.node)
 
     def _factors(self, product: Node) -> tuple[str, list[Operand], Any]:
         """The factors of a product, and whether the second is transposed; or a function, its arrays, and what else."""
@@ -820,7 +826,7 @@ class Launches(trace_hooks.Trace):
     def _values(self, stages: Iterable[Stage]) -> None:
         """Compute reductions, those along the same rows by one kernel."""
         groups: dict[Any, dict[Node, Stage]] = {}
-        for one in stages:
+        for one in self._reduce_products(stages):
             groups.setdefault((one.shape, one.axes), {})[one.kept.result] = one.kept
         for (shape, axes), found in groups.items():
             alike = list(found.values())
@@ -828,11 +834,26 @@ class Launches(trace_hooks.Trace):
             for one, y in zip(alike, made or map(self._at_once, alike), strict=True):
                 self._made[one.result] = partial(_identity, y)  # nothing else refers to it
 
+    def _reduce_products(self, stages: Iterable[Stage]) -> list[Stage]:
+        """Compute reductions that alone read a product where one launch is faster; return the others."""
+        left = []
+        for one in stages:
+            products = products_of((one.node,))
+            if products:
+                device = self._array(products[0].value[0].node.value).device
+                own = fresh_layout(device, one.dtype, one.kept.out)
+                y = self._of_product(Expression(self, one.kept.result, own, (), 0))
+                if y is not None:
+                    self._made[one.kept.result] = partial(_identity, y)
+                    continue
+            left.append(one)
+        return left
+
     def _at_once(self, stage: Stage) -> Array:
         """The result of a reduction by the kernels of reductions."""
         own = self.kernel([stage.node], stage.shape)
         axes = tuple(range(len(stage.plain), len(stage.shape)))
-        plan = stage.reduce.planned(own.inputs, own.program, axes, stage.out != stage.plain, stage.dtype)
+        plan = stage.reduction.planned(own.inputs, own.program, axes, stage.keepdims, stage.dtype)
         return self.reduce(own, plan, stage.parameter)
 
     def _rows(

@@ -175,7 +175,7 @@ class Rows:
         number = {k - _RESULTS: i for i, k in enumerate(inputs)}
         return tuple(
             [
-                (one.reduce.row, number.get(i, -1), one.dtype, one.parameter)
+                (one.reduction.row, number.get(i, -1), one.dtype, one.parameter)
                 for i, one in enumerate(self.stages)
             ]
         )

@@ -369,7 +369,10 @@ class Trace(Launches):
         )
         if math.prod(shape[len(plain) :]) < LEAST_ELEMENTS and not gathers_of((node,)):
             return None
-        if products_of((node,)):
+        apart = len(axes) > 1 or reduce.row.parameter
+        if any(
+            apart or one.kind == "called" or product_shape_of(one) != shape for one in products_of((node,))
+        ):
             (node,) = self.reused((node,))
             with tracing(self.name, self._shapes):
                 computed = [self._array(view.array) for _, view in array_reads(node)]

@@ -13,7 +13,7 @@ from ..array.layout import Layout
 from ..autodiff import tape
 from ..device.precision import get_matmul_precision
 from ..elementwise.function import evaluate, note, pulled, pushed
-from ..elementwise.graph import Reduced, input_node, substitute
+from ..elementwise.graph import Reduced, Stage, input_node, substitute
 from ..elementwise.operands import public
 from ..elementwise.plan import source
 from ..elementwise.program import Derivative, Program, program
@@ -44,10 +44,13 @@ def product_plan(
     at: int,
     arrays: Sequence[Array],
     transposed: bool = False,
-    rows: Rows | None = None,
+    end: Reduced | Stage | None = None,
     saves: bool = False,
 ) -> OneLaunch | None:
     """The launch that computes both a product and what follows it; None if these are separate launches."""
+    rows = None if end is None else _rows(end)
+    if end is not None and rows is None:
+        return None
     layouts: list[Any] = []  # a loop, because a comprehension is a function call before Python 3.12
     for one in arrays:
         layouts.append(one._layout or one._planned())
@@ -107,9 +110,8 @@ def product_then(
     if transposed and not takes_transposed(b):
         b, transposed = matrix_transpose(b), False
     arrays = (a, b, *others)
-    rows = None if end is None else _rows(end)
-    apart = (end is not None and rows is None) or (end is None and traced_threads and trace() is not None)
-    plan = None if apart else product_plan(prog, at, arrays, transposed, rows)
+    apart = end is None and traced_threads and trace() is not None
+    plan = None if apart else product_plan(prog, at, arrays, transposed, end)
     if plan is not None:
         tracking = tape.tracked(arrays) if tape.opened else None
         if tracking is None or (end is not None and not end.reduction.differentiable):
@@ -122,7 +124,7 @@ def product_then(
             if back.operation is not None:
                 return _recorded(plan, back, arrays, scalars, tracking)
         if end is None or not end.reduction.reads_values():
-            plan = product_plan(prog, at, arrays, transposed, rows, saves=True)
+            plan = product_plan(prog, at, arrays, transposed, end, saves=True)
             if plan is not None:
                 saving: Any = plan  # the library saves no product
                 return _saved(saving, prog, at, arrays, scalars, transposed, end)
@@ -130,9 +132,9 @@ def product_then(
     return _then(prog, (*others[:at], y, *others[at:]), scalars, end)
 
 
-def _rows(end: Reduced | None) -> Rows | None:
-    """The reduction of rows in the epilogue of a kernel; None if there is none, or it takes a parameter."""
-    if end is None or end.reduction.row.parameter:
+def _rows(end: Reduced | Stage) -> Rows | None:
+    """The reduction of rows in the epilogue of a kernel; None if it takes a parameter."""
+    if end.reduction.row.parameter:
         return None
     from .problem import Rows
 
@@ -272,8 +274,7 @@ def product_source(
     prog: Program, at: int, a: Array, b: Array, others: Sequence[Array], end: Reduced | None = None
 ) -> str:
     """The text of the kernel that :func:`product_then` launches, besides the library's product."""
-    rows = _rows(end)
-    plan = None if end is not None and rows is None else product_plan(prog, at, (a, b, *others), rows=rows)
+    plan = product_plan(prog, at, (a, b, *others), end=end)
     if plan is not None:
         return plan.source
     y = matmul(a, b)

@@ -79,8 +79,6 @@ class Panels(OneLaunch):
         """For float32 and float64."""
         if problem.elem not in (dtypes.float32, dtypes.float64):
             return "for float32 and float64"
-        if problem.rows is not None:
-            return "rows are not reduced"
         if problem.strided is None:
             return "matrices of the batch are not at equal distances"
         left = problem.epilogue is None and not kernels_only.active()
@@ -92,24 +90,30 @@ class Panels(OneLaunch):
         """The tile."""
         return iter([cls(tile_n=cls.line // problem.elem.itemsize, few=few_rows())])
 
+    def columns(self, gemm: Gemm) -> int:
+        """The columns of a block: a tile's, or all tiles' of rows that are reduced."""
+        return self.tile_n * (1 if gemm.rows is None else divide_up(gemm.n, self.tile_n))
+
+    def blocks(self, gemm: Gemm) -> int:
+        """The blocks of a matrix."""
+        return divide_up(gemm.m, self.tile_m) * divide_up(gemm.n, self.columns(gemm))
+
     def seconds(self, gemm: Gemm, limits: Properties) -> float:
         """The products of the busiest thread."""
         rows = weighed(min(self.tile_m, gemm.m))
-        tiles = gemm.batches * divide_up(gemm.m, self.tile_m) * divide_up(gemm.n, self.tile_n)
         return (
-            cost.waves(tiles, limits)
+            cost.waves(gemm.batches * self.blocks(gemm), limits)
             * 2.0
             * rows
-            * self.tile_n
+            * self.columns(gemm)
             * gemm.k
             / rate(limits, BLAS_RATE * EFFICIENCY * cost.HOST_FLOPS)
         )
 
     def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
         """See :class:`.OneLaunch`."""
-        tiles = divide_up(gemm.m, self.tile_m) * divide_up(gemm.n, self.tile_n)
         return Launch(
-            grid=(tiles, gemm.batches, 1),
+            grid=(self.blocks(gemm), gemm.batches, 1),
             block=1,
             shared=self.line * (self.depth + self.tile_m),
             constants={

@@ -36,3 +36,13 @@ __device__ __forceinline__ State by_halves(State (&states)[M], const Combine& co
         return states[0];
     }
 }
+// Each N states side by side combined by neighbours, by loops over all of them: leaves what those from k * N on make at states[k].
+template <int N, typename State, int M, typename Combine>
+__device__ __forceinline__ void by_neighbours(State (&states)[M], const Combine& combine) {
+    for (int left = M / 2; left >= M / N; left /= 2) {
+#ifndef __CUDACC__
+#pragma GCC ivdep
+#endif
+        for (int i = 0; i < left; ++i) states[i] = combine(states[2 * i], states[2 * i + 1]);
+    }
+}

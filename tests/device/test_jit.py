@@ -16,6 +16,7 @@ import pytest
 import cukern as ck
 from cukern.array.operators import FUNCTIONS
 from cukern.elementwise import trace
+from cukern.linear.families import PRODUCT
 from cukern.reduction import row_program
 
 Random = np.random.Generator
@@ -217,6 +218,48 @@ def test_what_has_been_computed_of_a_product_is_read(device: ck.Device) -> None:
     first, second = ck.jit(both).launches(made(8, 6), made(6, 4))
     assert [one.shape for one in first.inputs] == [(8, 6), (6, 4)]
     assert [one.shape for one in second.inputs] == [(8, 4)]
+
+
+def distances(x: Any, c: Any) -> Any:
+    return (x * x).sum(axis=1)[:, None] - 2 * (x @ c.T) + (c * c).sum(axis=1)[None]
+
+
+#: Reductions of what follows a product, and the launches: of two sums of squares, and of what they read.
+REDUCED: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "of rows": (lambda xp, d: d().min(axis=1), ["min_multiply_subtract_add"]),
+    "with its axis": (lambda xp, d: xp.exp(-d()).sum(axis=1, keepdims=True), ["sum_add_negative_exp"]),
+    "read by a function": (lambda xp, d: xp.sqrt(d().max(axis=1)), ["max_multiply_subtract_add", "sqrt"]),
+    "reduced again": (lambda xp, d: d().min(axis=1).mean(), ["min_multiply_subtract_add", "mean"]),
+    "several": (
+        lambda xp, d: (lambda d: (d.min(axis=1), d.max(axis=1)))(d()),
+        ["matmul", "multiply_subtract_add"],
+    ),
+    "read beside it": (
+        lambda xp, d: (lambda d: d - d.max(axis=1, keepdims=True))(d()),
+        ["matmul", "multiply_subtract_add"],
+    ),
+    "of columns": (lambda xp, d: d().min(axis=0), ["matmul", "min"]),
+    "of all": (lambda xp, d: d().max(), ["matmul", "max"]),
+}
+
+
+@HELD_BACK
+@pytest.mark.parametrize("name", REDUCED)
+def test_reductions_of_what_follows_a_product(device: ck.Device, name: str) -> None:
+    end, launches = REDUCED[name]
+    rng = np.random.default_rng(0)
+    x, c = (ck.asarray(rng.standard_normal(shape, np.float32)) for shape in ((40, 8), (33, 8)))
+    with PRODUCT.only("panels", "library"):
+        jitted = ck.jit(lambda x, c: end(ck, lambda: distances(x, c)))
+        assert [one.name for one in jitted.launches(x, c)] == ["sum", "sum", *launches]
+        for y, wanted in zip(
+            ck.tree.leaves([jitted(x, c) for _ in range(3)]),
+            ck.tree.leaves(
+                [end(np, lambda: distances(*(one.numpy().astype(np.float64) for one in (x, c))))] * 3
+            ),
+            strict=True,
+        ):
+            np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-4, atol=1e-5)
 
 
 @HELD_BACK

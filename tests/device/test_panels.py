@@ -40,6 +40,26 @@ def test_sizes(dtype: str) -> None:
             check(used, random(dtype, m, k), random(dtype, k, n), random(dtype, m, 1))
 
 
+REDUCTIONS = ("min", "argmax", "sum", "any")
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reduced_rows(name: str) -> None:
+    """Rows of one tile and of several, of one block and of two, in a batch; NaN of one row is of that row."""
+    for dtype, shape, n in (("float32", (130, 5), 33), ("float64", (2, 3, 200), 16), ("float32", (1, 1), 1)):
+        x, w, b = random(dtype, *shape), random(dtype, n, shape[-1]).T, random(dtype, n)
+        x[..., -1, 0] = np.nan
+        function = ck.fuse(
+            lambda x, w, b: getattr(ck, name)(x @ w * 0.25 + b > 1 if name == "any" else x @ w + b, axis=-1)
+        )
+        with PRODUCT.only("panels") as used:
+            y = function(x, w, b)
+        assert [type(one) for one in used] == [Panels]
+        a, c, d = (one.numpy().astype(np.float64) for one in (x, w, b))
+        wanted = getattr(np, name)(a @ c * 0.25 + d > 1 if name == "any" else a @ c + d, axis=-1)
+        np.testing.assert_allclose(y.numpy(), wanted, rtol=2e-5 if dtype == "float32" else 1e-12, atol=1e-5)
+
+
 def test_strides_and_batches() -> None:
     rows = random("float32", 50, 67)
     lefts = [rows[::-2, 1:34], random("float32", 33, 40).T, ck.broadcast_to(random("float32", 33), (40, 33))]
@@ -62,6 +82,8 @@ def test_the_product_is_saved_and_differentiated() -> None:
     arrays = [random("float64", *shape) for shape in ((2, 3, 4), (4, 5), (5,))]
     with PRODUCT.only("panels", "library") as used:
         ck.testing.gradcheck(lambda x, w, b: ended(x, w, b, 0.5), arrays)
+        most = ck.fuse(lambda x, w, b: (x @ w + b).max(axis=-1))
+        ck.testing.gradcheck(most, arrays)
     assert {
         problem.saves for one, problem in zip(used, used.problems, strict=True) if type(one) is Panels
     } == {

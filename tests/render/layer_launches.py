@@ -390,6 +390,8 @@ def launch_products_of_other_forms(dtype: Any) -> None:
     if dtype == ck.float32:
         with PRODUCT.only("panels", "library"):
             saved(lambda x: ended(x, weights, bias), ck.zeros((3, 64), dtype))
+            least = ck.fuse(lambda a, b: (a @ b).min(axis=1))
+            saved(lambda x: least(x, weights), ck.zeros((3, 64), dtype))
     with PRODUCT.only("few rows"):
         if dtype != ck.float32:
             ended(*arrays(dtype, (16, 64), (64, 4096), (4096,)))  # clusters share the rows

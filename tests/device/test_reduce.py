@@ -236,6 +236,30 @@ def test_variance_far_from_zero(device: ck.Device) -> None:
     assert_close(ROWS["std"](ck.asarray(a), 1, correction=1), a.astype(np.float64).std(1, ddof=1), rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_moments_whose_first_value_is_far_from_the_others(device: ck.Device, dtype: type) -> None:
+    """By one kernel with the mean and by itself, of rows of one piece and of two; values that are not finite, too."""
+
+    @ck.jit
+    def both(x: ck.Array) -> tuple[ck.Array, ck.Array]:
+        return x.mean(axis=1), x.var(axis=1)
+
+    for n in (40, 300, 20_000):
+        a = np.random.default_rng(n).standard_normal((16, n)).astype(dtype)
+        a[:4, 0], a[4:8] = 1e6, a[4:8] + dtype(1e4)
+        a[8:12] = a[8:12, :1]
+        x, wanted = ck.asarray(a), (a.mean(1, np.float64), a.astype(np.longdouble).var(1))
+        tolerance = 1e-6 if dtype is np.float32 else 1e-12
+        for y, own in zip((*both(x), x.var(axis=1)), (*wanted, wanted[1]), strict=True):
+            assert_close(y, own.astype(np.float64), rtol=tolerance, atol=1e-7)
+        for place in (0, n // 2):
+            a[:, place] = np.inf
+            a[1, -1], a[2, 1] = -np.inf, np.nan
+            mean, variance = both(ck.asarray(a))
+            assert np.isnan(variance.numpy()).all()
+            assert np.isnan(mean.numpy()[1:3]).all() and (mean.numpy()[3:] == np.inf).all()
+
+
 def test_sums_are_the_same_every_time(device: ck.Device) -> None:
     x = ck.asarray(np.random.default_rng(0).standard_normal((3, 100_000)).astype(np.float16))
     first = ROWS["sum"](x, 1).numpy()

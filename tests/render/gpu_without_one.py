@@ -66,8 +66,8 @@ _LONG = 40_000
 
 def _accepted(text: str, arch: str) -> str:
     """The PTX of a text that compiles for ``arch`` with less optimisation, in a third to a half of the time."""
-    haste = f"--Ofast-compile={'mid' if len(text) < _LONG else 'max'}"
-    return nvrtc.compile(text, arch, options=[haste] if nvrtc.version() >= (12, 9) else ()).ptx
+    haste = (f"--Ofast-compile={'mid' if len(text) < _LONG else 'max'}", "--minimal")
+    return nvrtc.compile(text, arch, options=haste if nvrtc.version() >= (12, 9) else ()).ptx
 
 
 def _without_machine_code(text: str, arch: str) -> str:
@@ -95,13 +95,14 @@ def _optimised(text: str, arch: str) -> str:
 
 
 def _new_words(unit: Unit, arch: str) -> set[str]:
-    """The words, and the lines of assembly or of shared memory, that no text assembled for ``arch`` had.
+    """The words, and the lines of assembly or of shared memory, that no text assembled for ``arch`` or sm_80 had.
 
     An instruction, intrinsic, header or type that does not do there is one, and so is each template's name.
     """
     found = {*re.findall(r"[A-Za-z_]\w*", unit.text), *re.findall(r"\basm\b.*|__shared__.*", unit.text)}
-    new = found - {unit.signature.name} - _ASSEMBLED.get(arch, set())
-    _ASSEMBLED.setdefault(arch, set()).update(new)
+    known = _ASSEMBLED.get("sm_80", set()) | _ASSEMBLED.setdefault(arch, set())
+    new = found - {unit.signature.name} - known
+    _ASSEMBLED[arch] |= new
     return new
 
 
@@ -143,15 +144,16 @@ class Gpu:
         elif self._compiles:
             overlap = driver.may_overlap(unit)
             own = "sm_90a" if is_for_90a(unit) else "sm_90"
-            made = _accepted if _new_words(unit, own) else _without_machine_code
+            # Clusters of blocks and mbarriers came with sm_90, and no older device is given a kernel of them.
+            later = own == "sm_90a" or "__cluster_dims__" in unit.text or "mbarrier." in unit.text
+            new = _new_words(unit, own if later else "sm_80")
+            made = _accepted if new and later else _without_machine_code
             if self.optimises(unit.text):
                 made = _optimised
             ptx = made(driver.waiting(unit) if overlap else unit.text, own)
             # Loads of what is said to be constant may come before the wait; CUDA's own tables are.
             assert not overlap or "ld.global.nc" not in ptx or "__cudart_" in ptx
-            # Clusters of blocks and mbarriers came with sm_90, and no older device is given a kernel of them.
-            later = "__cluster_dims__" in unit.text or "mbarrier." in unit.text
-            if own == "sm_90" and not later and _new_words(unit, "sm_80"):
+            if new and not later:  # what an older device executes, these do
                 _accepted(unit.text, "sm_80")
         return _Function()
 

@@ -14,7 +14,8 @@ import ctypes
 import enum
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -130,19 +131,21 @@ def _lent(root: tree_sitter.Node) -> set[bytes]:
     return lent.union(*(given for name, given in calls if name.partition(b"<")[0] in takers))
 
 
-def arrays(text: bytes) -> Iterator[tuple[str, str, Edit]]:
+@lru_cache(maxsize=32)  # a kernel's checks build it several times
+def arrays(text: bytes) -> Sequence[tuple[str, str, Edit]]:
     """The arrays and structs that functions declare without a value: name, file and line, and the edit that does it.
 
     With them are the variables whose address or reference a function of the text takes: compilers that do not look into
     it say nothing of these.
     """
     root = syntax_tree(text)
-    nodes, number, lent = [root], 0, _lent(root)
+    nodes, lent, found = [root], _lent(root), list[tuple[str, str, Edit]]()
     while nodes:
         node = nodes.pop()
         nodes.extend(node.children)
-        inside = node.parent is not None and node.parent.type == "compound_statement"
-        if not inside or node.type != "declaration" or node.has_error:
+        if node.type != "declaration" or node.has_error:
+            continue
+        if node.parent is None or node.parent.type != "compound_statement":
             continue
         if _ELSEWHERE.search(text[node.start_byte : node.end_byte]):
             continue
@@ -155,10 +158,10 @@ def arrays(text: bytes) -> Iterator[tuple[str, str, Edit]]:
             if inner is not None and inner.type == "identifier":
                 if inner is one and not is_named and (inner.text or b"") not in lent:
                     continue
-                number += 1
                 name = (inner.text or b"").decode()
-                edit = (node.end_byte, node.end_byte, f" cukern::fill_array({name}, {number});")
-                yield name, _line_of(text, inner.start_byte), edit
+                edit = (node.end_byte, node.end_byte, f" cukern::fill_array({name}, {len(found) + 1});")
+                found.append((name, _line_of(text, inner.start_byte), edit))
+    return found
 
 
 def _line_of(text: bytes, at: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import mutation
@@ -60,13 +61,16 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
-def imports(name: str) -> Iterator[tuple[str, bool]]:
+@cache
+def imports(name: str) -> list[tuple[str, bool]]:
     """The modules of the package that one imports, each with whether it does so within a function."""
     path = MODULES[name]
     package = path.relative_to(PACKAGE).parent.parts
 
     def walk(node: ast.AST, within: bool) -> Iterator[tuple[str, bool]]:
         for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                continue
             if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
                 continue
             if isinstance(child, ast.ImportFrom) and child.level:
@@ -83,7 +87,7 @@ def imports(name: str) -> Iterator[tuple[str, bool]]:
                         yield one.name.partition(".")[2] or "__init__", within
             yield from walk(child, within or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
-    return ((found, within) for found, within in walk(ast.parse(path.read_text()), False) if found != name)
+    return [(found, within) for found, within in walk(ast.parse(path.read_text()), False) if found != name]
 
 
 def room(name: str) -> int:

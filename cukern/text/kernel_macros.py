@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from . import COMMENT
 
-_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w\s,.]*)\)((?:[^\n\\]|\\.|\\\n)*)$", re.MULTILINE)
-#: A macro without parameters, and the parameters of a kernel.
-_OBJECT = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+((?:[^\n\\]|\\.|\\\n)+)$", re.MULTILINE)
-_PARAMETERS = re.compile(r"\b__global__\b[^;{}()#]*(?:\([^()]*\)[^;{}()#]*)?\b\w+\s*\(([^()#]*)\)\s*\{")
+_DEFINE = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([\w\s,.]*)\))?((?:[^\n\\]|\\.|\\\n)*)$", re.MULTILINE
+)
+_UNDEF = re.compile(r"^[ \t]*#[ \t]*undef[ \t]+(\w+)", re.MULTILINE)
 #: Where no macro is expanded: directives, comments and strings.
 _PASSED = r'^[ \t]*#(?:[^\n\\]|\\.|\\\n)*|//[^\n]*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"'
+#: A macro of no value, which the parser takes to go on in the next line if blanks follow.
+_EMPTY = re.compile(r"^([ \t]*#[ \t]*define[ \t]+\w+\([^()\n]*\))[ \t]+$", re.MULTILINE)
 #: What a kernel's body begins with, and a macro as the last of its statements.
 _BODY = re.compile(r"\b__global__\b[^;{}#]*\)\s*\{")
 _LAST = re.compile(r"(?:^|[;{})\s])(\w+)\s*(?:\([^;{}]*\))?\s*$")
 _BRACES = re.compile(rf"{_PASSED}|[{{}}]", re.MULTILINE)
 #: More are left to the compiler: a macro that names itself has no end.
 _MOST = 100_000
+_WORD = re.compile(rf"{_PASSED}|\b([A-Za-z_]\w*)", re.MULTILINE)
+_HEAD_END = re.compile(rf"{_PASSED}|[;{{]", re.MULTILINE)
 
 
 def _arguments(text: str, at: int) -> tuple[list[str], int]:
@@ -35,6 +40,29 @@ def _arguments(text: str, at: int) -> tuple[list[str], int]:
     return [], at
 
 
+@dataclass(frozen=True)
+class Macro:
+    """A macro: its parameters, none for one that is used without parentheses, and its value."""
+
+    params: tuple[str, ...] | None
+    value: str
+
+    def used(self, text: str, at: int) -> tuple[str, int]:
+        """What stands for a use whose name ends at an offset, and where the use ends: there, if it has no arguments."""
+        if self.params is None:
+            return self.value, at
+        opening = re.compile(r"\s*(?=\()").match(text, at)
+        given, end = _arguments(text, opening.end()) if opening else ([], at)
+        names = list(self.params)
+        if names[-1:] == ["..."]:
+            names[-1] = "__VA_ARGS__"
+            given[len(names) - 1 :] = [", ".join(given[len(names) - 1 :])]
+        given = given if names or given != [""] else []
+        if opening is None or end == opening.end() or len(given) != len(names):
+            return "", at
+        return " ".join(_replaced(self.value, names, given).split("\n")), end
+
+
 def _replaced(value: str, names: list[str], given: list[str]) -> str:
     """A macro's value with the arguments in place of its parameters, and names pasted together."""
     values = dict(zip(names, given, strict=True))
@@ -43,51 +71,75 @@ def _replaced(value: str, names: list[str], given: list[str]) -> str:
     return re.sub(r"\s*##\s*", "", value)
 
 
-Macro = tuple[list[str], str]
-
-
 def _defined(text: str) -> list[tuple[str, Macro]]:
-    """The macros that a text defines, in order, each with its parameters and its value."""
-    found = [
+    """The macros that a text defines, in order."""
+    return [
         (
-            name,
-            (
-                [p.strip() for p in names.split(",") if p.strip()],
-                COMMENT.sub(" ", value.replace("\\\n", " ")),
+            match[1],
+            Macro(
+                None if match[2] is None else tuple(p.strip() for p in match[2].split(",") if p.strip()),
+                COMMENT.sub(" ", match[3].replace("\\\n", " ")).strip(),
             ),
         )
-        for name, names, value in _DEFINE.findall(text)
+        for match in _DEFINE.finditer(text)
     ]
-    return [(name, one) for name, one in found if "..." not in one[0]]
 
 
-def _makers(text: str) -> tuple[dict[str, Macro], set[str]]:
-    """A text's macros, as first defined, and which make functions of the device, themselves or by such macros."""
-    defined = _defined(text)
-    # What a condition of the compiler's decides is left to it.
-    ended = re.findall(r"^[ \t]*#[ \t]*undef[ \t]+(\w+)", text, re.MULTILINE)
-    values = {name: {str(one) for other, one in defined if other == name} for name, _ in defined}
-    defined = [(name, one) for name, one in defined if len(values[name]) <= 1 + ended.count(name)]
-    makers = {"__global__", "__device__"}
+def _decided(text: str) -> dict[str, Macro]:
+    """A text's macros, as first defined, but for those of which a condition of the compiler's decides."""
+    defined, ended = _defined(text), _UNDEF.findall(text)
+    values: dict[str, set[Macro]] = {}
+    for name, one in defined:
+        values.setdefault(name, set()).add(Macro(one.params, " ".join(one.value.split())))
+    return {name: one for name, one in reversed(defined) if len(values[name]) <= 1 + ended.count(name)}
+
+
+def _makers(found: dict[str, Macro], *words: str) -> set[str]:
+    """The macros that make one of the words, themselves or by other such macros."""
+    makers = set(words)
     for _ in range(4):
-        makers |= {name for name, (_, value) in defined if makers & set(re.findall(r"\w+", value))}
-    found = dict(reversed(defined))
-    return found, makers & found.keys()
+        makers |= {name for name, one in found.items() if makers & set(re.findall(r"\w+", one.value))}
+    return makers - set(words)
 
 
-def _with_parameters(text: str) -> str:
-    """The text with macros that stand for parameters of kernels expanded, but for those of several values."""
-    values: dict[str, set[str]] = {}
-    for name, value in _OBJECT.findall(text):
-        values.setdefault(name, set()).add(" ".join(COMMENT.sub(" ", value.replace("\\\n", " ")).split()))
-    known = {name: value.pop() for name, value in values.items() if len(value) == 1}
+def _expanded(text: str, macros: dict[str, Macro]) -> str:
+    """A text with its macros expanded, with as many lines."""
+    at = 0
+    while match := _WORD.search(text, at):
+        at, start = match.end(), match.start()
+        if match[1] in macros:
+            macro = macros[match[1]]
+            value, end = macro.used(text, at)
+            if end > at or macro.params is None:
+                others = {name: one for name, one in macros.items() if name != match[1]}
+                value = _expanded(value, others) + "\n" * text.count("\n", start, end)
+                text, at = text[:start] + value + text[end:], start + len(value)
+    return text
 
-    def expanded(match: re.Match[str]) -> str:
-        at, end = match.start(1) - match.start(), match.end(1) - match.start()
-        listed = re.sub(r"(?:^|(?<=,))\s*(\w+)\s*(?=,|$)", lambda one: known.get(one[1], one[0]), match[1])
-        return match[0][:at] + listed + match[0][end:]
 
-    return _PARAMETERS.sub(expanded, text) if known else text
+def _with_heads(text: str) -> str:
+    """The text with the macros in what comes before the bodies of kernels expanded."""
+    decided = _decided(text)
+    if not decided:
+        return text
+    makers = {name for name in _makers(decided, "__global__") if decided[name].params is None}
+    tokens = re.compile(rf"{_PASSED}|[;{{}}]|\b(?:{'|'.join(['__global__', *makers])})\b", re.MULTILINE)
+    known: dict[str, Macro] = {}
+    start = at = 0
+    while match := tokens.search(text, at):
+        at, token = match.end(), match[0]
+        if token.startswith(('"', "/")):
+            continue
+        if token[-1] in ";{}" or token.lstrip().startswith("#"):
+            known.update((name, one) for name, one in _defined(token) if name in decided)
+            for name in _UNDEF.findall(token):
+                known.pop(name, None)
+            start = at
+            continue
+        end = next((one.start() for one in _HEAD_END.finditer(text, at) if one[0] in ";{"), at)
+        head = _expanded(text[start:end], known)
+        text, at = text[:start] + head + text[end:], start + len(head)
+    return text
 
 
 def _with_statements(text: str) -> str:
@@ -106,30 +158,22 @@ def _with_statements(text: str) -> str:
 
 
 def expanded_kernels(text: str) -> str:
-    """The text with uses of its macros that make kernels, or their parameters, expanded on the line of the use."""
-    text = _with_statements(_with_parameters(text))
-    found, makers = _makers(text)
-    if not found:
-        return text
-    # Of the others those that make the name of a kernel, before its parameters.
-    forms = [rf"\b({'|'.join(sorted(makers))})\s*(?=\()"] if makers else []
-    forms.append(rf"\b__global__\b[^;{{}}]*?\bvoid\s+({'|'.join(sorted(found))})\s*(?=\([^()]*\)\s*\()")
-    uses = re.compile("|".join([_PASSED, *forms]), re.MULTILINE)
+    """The text with its macros that make kernels, and those before kernels' bodies, expanded on the line of the use."""
+    text = _EMPTY.sub(r"\1", text)
+    found = {name: one for name, one in _decided(text).items() if one.params is not None}
+    makers = _makers(found, "__global__", "__device__")
+    uses = re.compile(rf"{_PASSED}|\b({'|'.join(sorted(makers))})\s*(?=\()", re.MULTILINE)
     at = 0
-    for _ in range(_MOST):
+    for _ in range(_MOST if makers else 0):
         match = uses.search(text, at)
         if match is None:
             break
-        at = match.end()
-        if match.lastindex is None:
+        at, start = match.end(), match.start()
+        if match[1] is None:
             found.update((name, one) for name, one in _defined(match[0]) if name in found)
             continue
-        names, value = found[match[match.lastindex]]
-        start, (given, end) = match.start(match.lastindex), _arguments(text, at)
-        given = given if names or given != [""] else []
-        if end > at and len(given) == len(names):
-            # Arguments of several lines come together on the first one.
-            value = " ".join(_replaced(value, names, given).split("\n"))
+        value, end = found[match[1]].used(text, match.end(1))
+        if end > match.end(1):
             text = text[:start] + value + "\n" * text.count("\n", start, end) + text[end:]
             at = start
-    return text
+    return _with_statements(_with_heads(text))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern.errors import LaunchError
 
 TEXT = """
 #include <stdio.h>
@@ -186,6 +187,41 @@ def test_macros_of_annotations() -> None:
     x = ck.zeros(4, "int32", device="host")
     ck.Kernel(text, block=1, plain=True)(x, grid=1)
     assert x.tolist() == [3, 6, 10, 127]
+
+
+def test_macros_in_the_heads_of_kernels(device: ck.Device) -> None:
+    text = """
+    #define BOUNDS(x) __launch_bounds__(x)
+    #define ALL(...) __launch_bounds__(__VA_ARGS__)
+    #define LIMITED BOUNDS(SIZE)
+    #define SIZE 256
+    #define KERNEL __global__ BOUNDS(64)
+    #define PAIR(T) (T* x, \\
+                     T value)
+    __global__ BOUNDS(256) void called(float* x) { *x += 1; }
+    __global__ LIMITED void named(float* x) { *x += 2; }
+    __global__ ALL(128,
+                   2) void two(float* x) { *x += 4; }
+    GIVEN(256) __global__ void given(float* x) { *x += 8; }
+    __global__ void listed ARGUMENTS { *x += 16; }
+    KERNEL void made(float* x) { *x += 32; }
+    #undef SIZE
+    #define SIZE 512
+    #define EMPTY(x) \n    namespace inner {
+    template <int N> __global__ EMPTY(N) LIMITED void of PAIR(float) { *x += N * value; }
+    }
+    """
+    given = {"GIVEN(x)": "", "ARGUMENTS": "(float* x)"}
+    program = ck.Kernel(text, block=32, plain=True, defines=given)
+    bounds = {"called": 256, "named": 256, "two": 128, "given": None, "listed": None, "made": 64}
+    x = ck.zeros(1, "float32", device=device)
+    for name, bound in bounds.items():
+        program[name](x, grid=1, block=1)
+        if bound is not None:
+            with pytest.raises(LaunchError, match=f"takes {bound} at most"):
+                program[name](x, grid=1, block=bound + 32)
+    program["inner::of<32>"](x, 2.0, grid=1, block=1)
+    assert x.item() == 63 + 64
 
 
 def test_bounds_on_a_condition_and_comments_in_macros(device: ck.Device) -> None:

@@ -112,6 +112,23 @@ PAIRS = [
     }
 }""", lambda: [_keys(64, 16), ck.zeros(1, "int32"), ck.zeros(1, "int32")], "race", "most",
          launch={"grid": 2, "block": 32}),
+    Pair("atomics", "a sum of doubles by a function, and one by a macro, that try once", """(
+    const int* x, double* sum, double* other) {
+    const int own = x[blockIdx.x * 32 + threadIdx.x];
+    add(sum, own);
+#define ADD(p, v) do { unsigned long long *at_ = (unsigned long long*)(p), old_ = *at_, seen_; \\
+    ⟦do { seen_ = old_; old_ = |||seen_ = old_; ⟧atomicCAS(at_, seen_, \\
+        __double_as_longlong((v) + __longlong_as_double(seen_))); \\
+    ⟦} while (seen_ != old_);|||⟧ } while (0)
+    ADD(other, own);
+}""", lambda: [1 + _keys(64, 16), ck.zeros(1, "float64"), ck.zeros(1, "float64")], "race", "sum",
+         """__device__ double add(double* p, double v) {
+    unsigned long long *at = (unsigned long long*)p, old = *at, seen;
+    ⟦do {|||⟧ seen = old;
+    old = atomicCAS(at, seen, __double_as_longlong(v + __longlong_as_double(seen)));
+    ⟦} while (seen != old);|||⟧
+    return __longlong_as_double(old);
+}""", launch={"grid": 2, "block": 32}),
     Pair("atomics", "a number is looked at, and exchanged for the next", """(int* next, int* own) {
     int taken;
     ⟦taken = atomicAdd(next, 1);|||taken = atomicOr(next, 0); atomicExch(next, taken + 1);⟧
@@ -224,6 +241,47 @@ UNSEEN = {
 def test_it_is_known_whether_a_compare_and_swap_is_looked_at(statements: str) -> None:
     text = f"void f(int* p, int* y, int v) {{ int old = *p, seen; {statements} }}"
     assert bool(list(dropped.edits(text.encode()))) == UNSEEN[statements]
+
+
+#: Definitions of ``add``, and calls of it where ``int *p, *y, v`` and a copy ``old`` of ``*p`` are known.
+_RETURNS = "__device__ int add(int* p, int old, int v) { return atomicCAS(p, old, old + v); }"
+_CONVERTS = """__device__ float add(int* p, int old, int v) {
+    int seen = atomicCAS(p, old, __float_as_int(v + __int_as_float(old)));
+    return __int_as_float(seen);
+}"""
+_LOOKS = (
+    "__device__ int add(int* p, int old, int v) { old = atomicCAS(p, old, v); if (old) *p = 1; return old; }"
+)
+_STATEMENT = "#define add(p, old, v) do { int was_ = *(p); atomicCAS((p), was_, \\\n was_ + (v)); } while (0)"
+_EXPRESSION = "#define add(p, old, v) atomicCAS(p, old, old + (v))"
+_INNER = f"{_RETURNS} __device__ float more(int* p) {{ return 1 + (float)add(p, *p, 2); }}"
+UNSEEN_BY_CALLERS = [
+    (_RETURNS, "add(p, old, v);", True),
+    (_RETURNS, "if (v) add(p, old, v); int was = add(p, old, v);", True),
+    (_RETURNS, "add(p, old, v); *y = add(p, old, v);", False),
+    (_RETURNS, "auto* other = add; *y = other(p, old, v);", False),
+    (_RETURNS, "#define OTHER(p) #p, add", False),
+    (_RETURNS.replace("__device__", "template <int N> __device__"), "add<3>(p, old, v);", True),
+    (_CONVERTS, "add(p, old, v);", True),
+    (_CONVERTS, "*y = (int)add(p, old, v);", False),
+    (_LOOKS, "add(p, old, v);", False),
+    (_INNER, "more(p);", True),
+    (_INNER, "if (more(p) > 2) *y = 1;", False),
+    (_STATEMENT, "add(p, old, v);", True),
+    (_EXPRESSION, "add(p, old, v);", True),
+    (_EXPRESSION, "while (add(p, old, v) != old) old = *p;", False),
+    ("#define add(p, old, v) ({ atomicCAS(p, old, v); })", "*y = add(p, old, v);", False),
+    ("#define add(p, old, v) old = atomicCAS(p, old, v)", "add(p, old, v); *y = old;", False),
+]
+
+
+@pytest.mark.parametrize(("definition", "calls", "unseen"), UNSEEN_BY_CALLERS)
+def test_it_is_known_whether_callers_look_at_a_compare_and_swap(
+    definition: str, calls: str, unseen: bool
+) -> None:
+    text = f"{definition}\nvoid f(int* p, int* y, int v) {{ int old = *p;\n{calls}\n}}"
+    places = [text.index("atomicCAS")] if unseen else []
+    assert [start for start, _, _ in dropped.edits(text.encode())] == places
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
@@ -393,7 +451,9 @@ def test_operations_that_may_come_in_any_order_are_known() -> None:
     assert dropped.commute(f"void f(int* p, int* y, int v) {{ {any_order} }}".encode())
     for other in ("*y = atomicAdd(p, v);", "atomicAdd(p, v); atomicMax(p, v);", "atomicExch(p, v);"):
         assert not dropped.commute(f"void f(int* p, int* y, int v) {{ {other} }}".encode())
-    assert not dropped.commute(b"#define ADD(at) atomicAdd(at, 1)\nvoid f(int* p) { ADD(p); }")
+    macro = "#define ADD(at) atomicAdd(at, 1)\nvoid f(int* p) {{ {}ADD(p); }}"
+    assert dropped.commute(macro.format("").encode())
+    assert not dropped.commute(macro.format("*p = ").encode())
 
 
 @pytest.fixture

@@ -1,17 +1,20 @@
 """Atomic operations of whose result nothing is made.
 
-A statement drops the result, or a variable takes it that is never read from there on. A compare and swap that fails
-then changes nothing, and nobody knows. Sums and the like may come in any order, if nobody looks.
+A statement drops the result, or a variable takes it that is never read from there on; or a function or a macro of the
+text returns it, of whose result nothing is made wherever it is called. A compare and swap that fails then changes
+nothing, and nobody knows. Sums and the like may come in any order, if nobody looks.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import tree_sitter
 
-from ....text.syntax import syntax_tree, text_of, walk
+from ....text.declarations import function_declarator
+from ....text.syntax import WORDS, syntax_tree, text_of, walk
 from ..translate import Edit
 from .counting import is_dropped
 
@@ -37,6 +40,8 @@ _COMMUTE = [
 ]
 #: What makes a number of others and does nothing else.
 _PURE = frozenset(["parenthesized_expression", "cast_expression", "binary_expression", "unary_expression"])
+#: Functions that make another number of one.
+_CONVERTS = re.compile(r"__\w+_as_\w+|(?:static|reinterpret)_cast\s*<.*>|int|unsigned|float|double")
 _LOOPS = frozenset(["for_statement", "while_statement", "do_statement"])
 #: By which a variable may be read at any place.
 _ANYWHERE = frozenset(
@@ -45,15 +50,23 @@ _ANYWHERE = frozenset(
 _NOT_LOCAL = re.compile(r"\b(?:static|extern|__shared__|volatile)\b")
 
 
+@dataclass(frozen=True)
+class _Part:
+    """A text, or the value of one of its macros as a function: its tree, whose offsets are ``shift`` less."""
+
+    root: tree_sitter.Node
+    shift: int = 0
+
+
 def edits(text: bytes) -> Iterator[Edit]:
     """The edits that give each such compare and swap a name of its own."""
-    for name in _unseen(text) if b"atomicCAS" in text else ():
-        if _SWAPS.fullmatch(text_of(name)):
-            yield name.start_byte, name.end_byte, "cukern::swap_unseen"
+    for name, at in _unseen(text) if b"atomicCAS" in text else ():
+        if _SWAPS.fullmatch(name):
+            yield at, at + len(name), "cukern::swap_unseen"
     calls = list(_method_calls(text)) if _METHODS.search(text) else []
     if len(calls) != len(_METHODS.findall(text)):  # a class of the text's own has one
         return
-    for call, name in calls:
+    for call, method in calls:
         arguments = call.child_by_field_name("arguments")
         first = arguments.named_child(0) if arguments is not None else None
         if (
@@ -62,7 +75,7 @@ def edits(text: bytes) -> Iterator[Edit]:
             and _is_unseen(call)
             and _is_unread(text_of(first), call)
         ):
-            yield name.start_byte, name.end_byte, "compare_exchange_unseen"
+            yield method.start_byte, method.end_byte, "compare_exchange_unseen"
 
 
 def _method_calls(text: bytes) -> Iterator[tuple[tree_sitter.Node, tree_sitter.Node]]:
@@ -76,25 +89,136 @@ def _method_calls(text: bytes) -> Iterator[tuple[tree_sitter.Node, tree_sitter.N
 def commute(text: bytes) -> bool:
     """Whether nothing is made of the result of any atomic operation, and these may come in any order."""
     count = len(_ATOMICS.findall(text))
-    names = [text_of(name) for name in _unseen(text)] if count else []
-    if len(names) != count:  # one is in a macro, or its result is used
+    names = [name for name, _ in _unseen(text)] if count else []
+    if len(names) != count:  # the result of one is used
         return False
     return any(all(kind.fullmatch(name) for name in names) for kind in _COMMUTE)
 
 
-def _unseen(text: bytes) -> Iterator[tree_sitter.Node]:
-    """The names of atomic operations of whose result nothing is made, where they are called."""
-    for node in walk(syntax_tree(text)):
-        name = node.child_by_field_name("function") if node.type == "call_expression" else None
-        if name is not None and _ATOMICS.fullmatch(name.text or b"") and _is_unseen(node):
-            yield name
+def _unseen(text: bytes) -> Iterator[tuple[str, int]]:
+    """The names of atomic operations of whose result nothing is made, and the offsets where they are called."""
+    root = syntax_tree(text)
+    parts, seen = [_Part(root)], set[str]()
+    for node in walk(root):
+        if node.type in ("preproc_def", "preproc_function_def"):
+            part = _macro(node)
+            if part is not None:
+                parts.append(part)
+            else:  # whatever it names
+                seen |= set(WORDS.findall(text_of(node.child_by_field_name("value"))))
+    ignored = _ignored([part.root for part in parts], seen)
+    for part in parts:
+        for node in walk(part.root):
+            name = node.child_by_field_name("function") if node.type == "call_expression" else None
+            if name is not None and _ATOMICS.fullmatch(name.text or b"") and _is_unseen(node, ignored):
+                yield text_of(name), name.start_byte + part.shift
 
 
-def _is_unseen(call: tree_sitter.Node) -> bool:
-    node = call
-    while node.parent is not None and node.parent.type in _PURE:
+def _macro(node: tree_sitter.Node) -> _Part | None:
+    """A macro as a function of its name that returns its value, or has it as statements; None if it is neither."""
+    value, name = node.child_by_field_name("value"), text_of(node.child_by_field_name("name"))
+    body = b"" if value is None else value.text or b""
+    if value is None or b"#" in body or b"//" in body or b"({" in body:
+        return None
+    for head, end in ((f"int {name}() {{ return ", b"; }"), (f"void {name}() {{ ", b"; }")):
+        root = syntax_tree(head.encode() + body + end)
+        one = root.named_child(0)
+        block = None if one is None else one.child_by_field_name("body")
+        if root.has_error or block is None:
+            continue
+        if block.named_child_count == 1 or not head.startswith("int"):
+            return _Part(root, value.start_byte - len(head))
+    return None
+
+
+def _ignored(roots: list[tree_sitter.Node], seen: set[str]) -> frozenset[str]:
+    """The functions with atomic operations of whose result nothing is made wherever they are named.
+
+    Args:
+        roots: all that may name them, as far as it parses.
+        seen: words of the rest.
+    """
+    words = {
+        text_of(name): set(WORDS.findall(text_of(node)))
+        for root in roots
+        for node in walk(root)
+        if node.type == "function_definition" and (name := _function_name(node)) is not None
+    }
+    able = {name for name, own in words.items() if any(word.startswith("atomic") for word in own)}
+    for _ in range(4):
+        able |= {name for name, own in words.items() if not able.isdisjoint(own)}
+    named: dict[str, list[tree_sitter.Node]] = {name: [] for name in able - seen}
+    for root in roots if named else ():
+        for node in walk(root):
+            if not node.named_children and text_of(node) in named and not _declares_function(node):
+                named[text_of(node)].append(node)
+    ignored = frozenset[str]()
+    while True:
+        more = {
+            name
+            for name in named.keys() - ignored
+            if named[name]
+            and all((call := _call_of(one)) is not None and _is_unseen(call, ignored) for one in named[name])
+        }
+        if not more:
+            return ignored
+        ignored |= more
+
+
+def _function_name(definition: tree_sitter.Node) -> tree_sitter.Node | None:
+    """The name of a function that is no method."""
+    declarator = function_declarator(definition)
+    name = None if declarator is None else declarator.child_by_field_name("declarator")
+    return name if name is not None and name.type == "identifier" else None
+
+
+def _declares_function(name: tree_sitter.Node) -> bool:
+    """Whether a function, or a macro, is declared where it is named."""
+    parent = name.parent
+    kinds = ("function_declarator", "preproc_def", "preproc_function_def")
+    return parent is not None and parent.type in kinds
+
+
+def _call_of(name: tree_sitter.Node) -> tree_sitter.Node | None:
+    """The call of the function that is named there, if it is called."""
+    node = name
+    while node.parent is not None and node.parent.type in ("template_function", "qualified_identifier"):
         node = node.parent
-    if is_dropped(node):
+    parent = node.parent
+    function = None if parent is None else parent.child_by_field_name("function")
+    is_called = parent is not None and parent.type == "call_expression" and function == node
+    return parent if is_called else None
+
+
+def _number_of(node: tree_sitter.Node) -> tree_sitter.Node:
+    """The expression around one that makes a number of it and does nothing else."""
+    while (parent := node.parent) is not None:
+        if parent.type in _PURE:
+            node = parent
+        elif (
+            parent.type == "argument_list"
+            and (call := parent.parent) is not None
+            and _CONVERTS.fullmatch(text_of(call.child_by_field_name("function")))
+        ):
+            node = call
+        else:
+            break
+    return node
+
+
+def _is_returned(node: tree_sitter.Node, ignored: frozenset[str]) -> bool:
+    """Whether a function returns an expression, and nothing is made of that."""
+    if node.parent is None or node.parent.type != "return_statement":
+        return False
+    function = next((one for one in _ancestors(node) if one.type == "function_definition"), None)
+    name = None if function is None else _function_name(function)
+    return name is not None and text_of(name) in ignored
+
+
+def _is_unseen(call: tree_sitter.Node, ignored: frozenset[str] = frozenset()) -> bool:
+    """Whether nothing is made of a call's result, if nothing is made of the results of some functions."""
+    node = _number_of(call)
+    if is_dropped(node) or _is_returned(node, ignored):
         return True
     parent = node.parent
     if parent is None or parent.children[1:2] == [] or text_of(parent.children[1]) != "=":
@@ -105,11 +229,15 @@ def _is_unseen(call: tree_sitter.Node) -> bool:
         variable = parent.child_by_field_name("left")
     else:
         return False
-    return variable is not None and variable.type == "identifier" and _is_unread(text_of(variable), node)
+    return (
+        variable is not None
+        and variable.type == "identifier"
+        and _is_unread(text_of(variable), node, ignored)
+    )
 
 
-def _is_unread(name: str, value: tree_sitter.Node) -> bool:
-    """Whether a local variable is not read any more once it has been given a value."""
+def _is_unread(name: str, value: tree_sitter.Node, ignored: frozenset[str] = frozenset()) -> bool:
+    """Whether a local variable is not read any more once it has been given a value, but for such functions' results."""
     around = list(_ancestors(value))
     function = next((one for one in around if one.type == "function_definition"), None)
     body = None if function is None else function.child_by_field_name("body")
@@ -128,6 +256,7 @@ def _is_unread(name: str, value: tree_sitter.Node) -> bool:
     loops = [one for one in around if one.type in _LOOPS and not _is_in(declared[-1], one)]
     return not any(
         _is_read(one)
+        and not _is_returned(_number_of(one), ignored)
         and _is_in(one, scope)
         and (one.start_byte > value.end_byte or any(_is_in(one, loop) for loop in loops))
         for one in every

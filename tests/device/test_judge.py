@@ -207,6 +207,27 @@ def test_large_arrays_are_launched_too() -> None:
     assert judged_by(twice(), late).reason == "unwritten"
 
 
+@pytest.mark.parametrize("role", ["", "inout "])
+def test_a_wrong_result_by_a_pointer_has_a_line(role: str) -> None:
+    rows = """// grid: rows
+// block: 64
+__global__ void twice(const float* x, float* y, int rows, int columns) {
+    const float* from = x + (size_t)blockIdx.x * columns;
+    float* to = y + (size_t)blockIdx.x * columns;
+    for (int c = threadIdx.x; c < columns; c += 64) {
+        to[c] = 3 * from[c];
+    }
+}"""
+    task = ck.testing.Task(
+        f"twice(const float x[rows][columns], {role}float y[rows][columns], int rows, int columns)",
+        (lambda x, y: 2 * x + 0 * y) if role else lambda x: 2 * x,
+        [{"rows": 3, "columns": 100}],
+        values=[],
+    )
+    report = judged_by(task, rows)
+    assert (report.reason, report.place) == ("wrong", "candidate.cu:7"), report
+
+
 def test_scratch_need_not_be_written() -> None:
     task = replace(TASKS["sum"], values=[])
     assert judged_by(task, text("sum/two launches", 64).replace("parts[8]", "parts[64]")).ok

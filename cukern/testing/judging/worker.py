@@ -223,6 +223,7 @@ class Worker:
     ) -> tuple[dict[str, Any], dict[str, Values]]:
         """A checked launch: what it reports, what it leaves in outputs and inputs, and which lines write outputs."""
         from ...array.creation import empty
+        from ...device.host.checked import mode
         from ...errors import KernelFault
         from ..checked import checked
         from ..locate import Launches
@@ -235,6 +236,7 @@ class Worker:
             try:
                 with checked(collect=True) as reports, launches.watching():
                     arrays = {}
+                    writers = mode.current().writers = {}
                     for one in self.forward.parameters:
                         if one.shape is None:
                             continue
@@ -253,7 +255,11 @@ class Worker:
                         one.name: np.array(arrays[one.name].numpy())
                         for one in self.forward.of("out", "inout")
                     }
-                    places = {name: launches.writer(arrays[name]).partition(" of ")[2] for name in outputs}
+                    places = {
+                        name: writers.get(arrays[name]._data.ctypes.data)
+                        or launches.writer(arrays[name]).partition(" of ")[2]
+                        for name in outputs
+                    }
             except KernelFault as fault:
                 reports = [*reports, *(fault.reports or (fault,))]
         return {"reports": [_report(one) for one in reports], "places": places}, outputs

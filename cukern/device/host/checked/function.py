@@ -174,7 +174,7 @@ def need_not_watch(known: proof.Proof, packing: Packing, packed: bytes) -> bool:
         packed: the result of :meth:`Packing.pack`.
     """
     chosen = mode.current()
-    if chosen.tracer is not None or chosen.sampled or _asked is not None:
+    if chosen.tracer is not None or chosen.sampled or chosen.writers is not None or _asked is not None:
         return False
     header = struct.unpack_from(f"={GRID}", packed)
     return known.holds(header, packing.numbers(packed), packing.arrays(packed))
@@ -328,6 +328,7 @@ class CheckedFunction:
             if not param.const or param.kind == "struct":
                 place = self._reader.line(self._runtime.cukern_written_place(number))
                 unset.launched(empty, self._unit.signature.name, place)
+        self._note_writers(arrays)
         if tracer is not None and recorded is not None:
             region = partial(self._region, arrays)
             tracer.took(self._unit, header, recorded, self._counts, self._reader.lines, region)
@@ -340,6 +341,16 @@ class CheckedFunction:
             for _, empty in empties:
                 empty.seen = True
         mode.tell(reports)
+
+    def _note_writers(self, arrays: list[np.ndarray[Any, Any] | None]) -> None:
+        """Note which lines have written the arrays of the launch that has just ended, if anybody asks."""
+        if (writers := mode.current().writers) is None:
+            return
+        for number, (array, param) in enumerate(zip(arrays, self._packing.params, strict=False)):
+            if array is not None and array.size and not param.const:
+                line = self._reader.line(self._runtime.cukern_written_place(number))
+                if line and not line.startswith("prelude/"):
+                    writers[array.ctypes.data] = line
 
     @cached_property
     def _filled(self) -> tuple[_Build, frozenset[str]] | None:

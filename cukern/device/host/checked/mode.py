@@ -27,6 +27,7 @@ class Mode:
         tracer: where what launches do is collected; None if it is not.
         sampled: how many blocks run, the first and the last among them, with all arrays taken for zeros; 0 for all
             blocks.
+        writers: where a line is kept that has written each array, by its address; None if none is asked for.
     """
 
     seeds: int = 3
@@ -34,6 +35,7 @@ class Mode:
     reports: list[KernelReport] | None = field(default=None, repr=False)
     tracer: Tracer | None = field(default=None, repr=False)
     sampled: int = 0
+    writers: dict[int, str] | None = field(default=None, repr=False)
 
 
 #: The modes of the with-blocks that are open, the innermost last.

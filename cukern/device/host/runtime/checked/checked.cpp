@@ -509,7 +509,7 @@ EXPORT u64 cukern_shared_size(unsigned number) { return number < shared_slots ? 
 EXPORT u64 cukern_repeated(unsigned of_blocks) { return s.repeated_bytes[of_blocks]; }
 EXPORT u64 cukern_written_place(unsigned param) {
     for (unsigned i = 0; i < s.area_count; ++i)
-        if (s.global[i].number == (int)param) return s.global[i].written_place;
+        if (s.global[i].number == (int)param) return s.global[i].written_place ? s.global[i].written_place : find_write(&s.global[i]);
     return 0;
 }
 EXPORT const char* cukern_last_error() { return last_error; }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import tree_sitter
 
-from . import COMMENT
+from . import COMMENT, LEFT_OUT
 from .assemble import left_out_line
 from .declarations import function_declarator
 from .kernel_macros import expanded_kernels
@@ -41,7 +41,10 @@ _BOUNDS = re.compile(
 )
 _TYPES = ("struct_specifier", "class_specifier", "union_specifier")
 #: What makes names of a namespace known without it.
-_USING = re.compile(r"using\s+namespace\b")
+_USING = re.compile(r"using\s+namespace\b(?:\s*::)?\s*(\w+)?")
+_SPACE = re.compile(rb"\bnamespace\s+(\w+(?:\s*::\s*\w+)*)\s*[{=]")
+#: Namespaces of headers that are not left out.
+_KNOWN_SPACES = {"std", "cuda", "cub", "cooperative_groups", "nvcuda", "cukern"}
 _OF_STD = re.compile(r"using\s+(?:namespace\s+)?std\s*::\s*(\w+)")
 #: Headers that a kernel includes only if it names a part of their path, as the host has none or few of them.
 _OF_NAMES = re.compile(
@@ -397,6 +400,19 @@ def _unneeded_headers(source: bytes, items: list[_Item]) -> Iterator[tuple[str, 
             yield "", (item.node.start_byte, item.node.end_byte)
 
 
+def _without_headers(source: bytes, items: list[_Item]) -> Iterator[_Item]:
+    """What says that names come from a namespace that only headers which are left out may have."""
+    if f"// {LEFT_OUT}".encode() not in source:
+        return
+    known = _KNOWN_SPACES | {word for name in _SPACE.findall(source) for word in WORDS.findall(name.decode())}
+    for item in items:
+        known |= item.words if item.node.type.startswith("preproc") else set()
+    for item in items:
+        match = _USING.match(text_of(item.node))
+        if match is not None and match[1] not in known:
+            yield item
+
+
 def _preludes(source: bytes) -> list[tuple[int, int]]:
     """The ranges of a text that are of the prelude."""
     marks = [(match.start(), match[1].startswith(b"prelude/")) for match in _LINE.finditer(source)]
@@ -413,6 +429,9 @@ def needed(text: str) -> str:
     items, kept, annotated = _kept(source)
     headers = list(_unneeded_headers(source, [item for item in items if id(item) in kept]))
     spans, host = [(*place, b"") for _, place in headers], [name for name, _ in headers]
+    for item in _without_headers(source, [item for item in items if id(item) in kept]):
+        kept.remove(id(item))
+        host.append(text_of(item.node).rstrip(";"))
     for item in items:
         at = item.node.start_byte
         if item.node.type.startswith("preproc") or any(start <= at < end for start, end in given):

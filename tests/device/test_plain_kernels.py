@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.errors import LaunchError
+from cukern.errors import CompileError, LaunchError
 
 TEXT = """
 #include <stdio.h>
@@ -222,6 +222,23 @@ def test_macros_in_the_heads_of_kernels(device: ck.Device) -> None:
                 program[name](x, grid=1, block=bound + 32)
     program["inner::of<32>"](x, 2.0, grid=1, block=1)
     assert x.item() == 63 + 64
+
+
+def test_namespaces_of_headers_that_are_left_out() -> None:
+    text = """
+    #include <absent/tensor.hpp>
+    #define OWN other
+    namespace own { __device__ int one() { return 1; } }
+    namespace OWN { __device__ int two() { return 2; } }
+    using namespace absent::parts;
+    using namespace own;
+    using namespace other;
+    __global__ void compute(int* x) { *x = one() + two(); }"""
+    x = ck.zeros(1, "int32", device="host")
+    ck.Kernel(text, block=1, plain=True)(x, grid=1)
+    assert x.item() == 3
+    with pytest.raises(CompileError, match=r"Left out[^\n]*using namespace absent::parts"):
+        ck.Kernel(text.replace("two();", "three();"), block=1, plain=True)(x, grid=1)
 
 
 def test_bounds_on_a_condition_and_comments_in_macros(device: ck.Device) -> None:

@@ -126,12 +126,14 @@ class Cost(NamedTuple):
         least: bytes that they would touch if each were coalesced.
         conflicts: turns of the banks of shared memory beyond the least.
         seconds: the time that the GPU's memory takes to move as many as ``least``.
+        missed: accesses for which the trace had no room, and which none of these numbers has.
     """
 
     moved: int
     least: int
     conflicts: int
     seconds: float
+    missed: int
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ class Roofline:
         memory: the seconds that the GPU's memory takes for the bytes.
         arithmetic: the seconds that its cores take for the operations, those of one kind beside those of others; None
             if they were not counted.
+        missed: accesses for which the trace had no room, and which ``bytes`` and ``memory`` do not have.
     """
 
     flops: int | None
@@ -157,6 +160,7 @@ class Roofline:
     exact: bool
     memory: float
     arithmetic: float | None
+    missed: int
 
     @property
     def intensity(self) -> float | None:

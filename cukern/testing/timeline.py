@@ -123,6 +123,7 @@ class Timeline:
         if not self.steps:
             return f"block {self.block}: no barriers and no asynchronous copies"
         head = f"block {self.block}: barriers and asynchronous copies, in steps that follow their causes"
+        head += f"; {said}" if (said := self._launch.left_out) else ""
         rows = [("step", "warps", "what", "where")]
         rows += [(f"{one.step}", ranges(one.warps), str(one), one.place or "?") for one in self.steps]
         return f"{head}\n{table(rows)}"

@@ -85,6 +85,7 @@ class Trace:
         shared: bytes of dynamic shared memory.
         blocks: how many blocks were traced, from the first.
         missed: accesses, and steps at barriers, that were left out, because there were too many.
+        left_out: the same in words; empty if there were none.
         flops: floating-point operations of all blocks: additions, subtractions, multiplications and divisions of the
             text and of what it includes, a fused multiply-add for two, and 2 M N K of each product of tensor cores;
             what is known at compile time is left out. None if the compiler does not take the text that counts them.
@@ -105,7 +106,7 @@ class Trace:
         self.block: Dim3 = launch.block
         self.shared = launch.shared
         self.blocks = launch.blocks
-        self.missed = launch.missed
+        self.missed, self.left_out = launch.missed, launch.left_out
         self.events = launch.events
         self.operations = launch.operations
         counted = None if self.operations is None else {**self.operations, "calls": 0}
@@ -123,6 +124,7 @@ class Trace:
 
     def __str__(self) -> str:
         head = f"{self.kernel}: grid {self.grid}, block {self.block}; traced: {self.blocks} of its blocks"
+        head += f"; {self.left_out}" if self.left_out else ""
         rows = [("where", "array", "what", "bytes", "requests", "lanes", "moved", "least")]
         for one in self.accesses:
             unit = "turns" if one.shared else "sectors"
@@ -162,7 +164,7 @@ class Trace:
             for name in ("moved", "least")
         )
         conflicts = round(share * sum(one.moved - one.least for one in apart[1]))
-        return Cost(moved, least, conflicts, least / bandwidth)
+        return Cost(moved, least, conflicts, least / bandwidth, self.missed)
 
     def roofline(self, gpu: str = "H200") -> Roofline:
         """The least time that the launch takes of a GPU's memory and of its arithmetic, and which takes longer.
@@ -196,7 +198,7 @@ class Trace:
         if operations is not None:
             calls, time = operations["calls"], arithmetic_seconds(operations, gpu, "roofline")
         exact = not self.missed and self.blocks == math.prod(self.grid)
-        return Roofline(self.flops, calls, moved, exact, moved / bandwidth, time)
+        return Roofline(self.flops, calls, moved, exact, moved / bandwidth, time, self.missed)
 
     def _bytes_once(self) -> int:
         """The bytes of sectors that the launch reads and of those that it writes, if all blocks are like the traced."""

@@ -161,9 +161,7 @@ def summary(trace: Trace, arch: str, gpu: str) -> str:
 
 def page(trace: Trace, arch: str = "sm_90", gpu: str = "H200") -> str:
     """The page's HTML."""
-    missed = (
-        f" Left out: {trace.missed} accesses or steps, for which there was no room." if trace.missed else ""
-    )
+    missed = f" {trace.left_out.capitalize()}." if trace.left_out else ""
     name = html.escape(trace.kernel)
     facts = "".join(f"<li>{html.escape(one)}</li>" for one in _facts(trace, arch, gpu))
     count = math.prod(trace.grid)

@@ -18,6 +18,7 @@ from cukern.device import nvrtc
 from cukern.device.interface import CompilerFailure
 from cukern.testing import Trace, traced
 from cukern.testing.occupancy import arithmetic_seconds
+from cukern.testing.trace_page import page
 
 KERNEL = ck.Kernel(
     """
@@ -119,6 +120,10 @@ def test_what_is_left_out() -> None:
     one = trace(accesses=10)
     assert len(one.events) == 10
     assert one.missed > 100
+    said = f"left out: {one.missed} accesses or steps, for which there was no room"
+    assert said in str(one) and said in str(one.timeline()) and said.capitalize() in page(one)
+    assert f"missed={one.missed}" in repr(one.roofline()) and one.cost().missed == one.missed
+    assert "left out" not in str(trace()) and trace().roofline().missed == 0
     with traced("other") as traces:
         KERNEL(ck.zeros(128), ck.zeros(64), ck.zeros(1, "int32"), grid=1)
     assert not traces

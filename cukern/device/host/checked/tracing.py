@@ -139,6 +139,12 @@ class Launch:
     operations: dict[str, int] | None
     operations_at: dict[int, int]
 
+    @property
+    def left_out(self) -> str:
+        """That there was no room for all, in words; empty if there was."""
+        more = f"{self.missed} accesses or steps, for which there was no room"
+        return f"left out: {more}: all figures are of the others" if self.missed else ""
+
 
 @dataclass
 class Tracer:

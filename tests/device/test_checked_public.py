@@ -144,6 +144,27 @@ PAIRS = [
     }
 }""", lambda: [1 + _keys(64, 16), ck.full(1, 99, dtype="int32")], "race", "least",
          launch={"grid": 2, "block": 32}),
+    Pair("blocks", "one sets by a volatile store what all add to", """(volatile float* sum, int* count) {
+    ⟦atomicAdd((float*)sum, 1.f);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0 && atomicAdd(count, 1) == gridDim.x - 1) {
+        sum[1] = sum[0];
+        sum[0] = 0;
+        atomicExch(count, 0);
+    }|||if (blockIdx.x == 1 && threadIdx.x == 0) sum[0] = 0;
+    __syncthreads();
+    atomicAdd((float*)sum, 1.f);⟧
+}""", lambda: [ck.zeros(2), ck.zeros(1, "int32")], "race", "sum", launch={"grid": 3, "block": 32}),
+    Pair("blocks", "the first sets by an exchange what all raise", """(int* most, int* all) {
+    ⟦atomicMax(most, (int)(blockIdx.x * 32 + threadIdx.x));
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(all, atomicExch(most, 0));|||if (blockIdx.x == 0 && threadIdx.x == 0)
+        atomicExch(most, -1);
+    __syncthreads();
+    atomicMax(most, (int)(blockIdx.x * 32 + threadIdx.x));⟧
+}""", lambda: [ck.full(1, 999, dtype="int32"), ck.zeros(1, "int32")], "race", "most",
+         launch={"grid": 2, "block": 32}),
     Pair("blocks", "whoever finds a table empty fills it", """(int* state, int* owner, int* y) {
     if (⟦atomicCAS(state, 0, 1)|||atomicAdd(state, 0)⟧ == 0) {
         *owner = 1 + blockIdx.x;
@@ -221,6 +242,8 @@ UNSEEN = {
     "for (int i = 0; i < v; ++i) { old = *p; seen = atomicCAS(p, old, old + v); }": True,
     "if (v) { int was = atomicCAS(p, old, v); } else { int was = 3; *y = was; }": True,
     "(void)atomicCAS(p, old, v);": True,
+    "atomicExch(p, v);": True,
+    "*y = atomicExch(p, v);": False,
     "do { seen = old; old = atomicCAS(p, seen, seen + v); } while (old != seen);": False,
     "for (int i = 0; i < v; ++i) old = atomicCAS(p, old, old + v);": False,
     "while ((seen = atomicCAS(p, old, old + v)) != old) old = seen;": False,

@@ -18,7 +18,7 @@ from ....text.syntax import WORDS, syntax_tree, text_of, walk
 from ..translate import Edit
 from .counting import is_dropped
 
-#: Such a compare and swap: see `swap_value` in runtime/checked/atomics.h.
+#: Such compare and swaps, and exchanges: see `swap_value` and `exchange_value` in runtime/checked/atomics.h.
 PRELUDE = """
 #line 1 "prelude/dropped"
 namespace cukern {
@@ -27,9 +27,18 @@ template <typename T> inline T swap_unseen(T* at, typename Same<T>::type compare
     __atomic_compare_exchange_n(at, &compare, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     return compare;
 }
+template <typename T> inline T exchange_unseen(T* at, typename Same<T>::type value) {
+    using Word = typename Bits<sizeof(T)>::type;
+    Word bits;
+    __builtin_memcpy(&bits, &value, sizeof(T));
+    bits = __atomic_exchange_n((Word*)at, bits, __ATOMIC_ACQ_REL);
+    __builtin_memcpy(&value, &bits, sizeof(T));
+    return value;
+}
 }
 """
-_SWAPS = re.compile(r"atomicCAS(_block|_system)?")
+_NAMED = {"atomicCAS": "swap_unseen", "atomicExch": "exchange_unseen"}
+_SWAPS = re.compile(r"(atomicCAS|atomicExch)(_block|_system)?")
 _ATOMICS = re.compile(rb"\batomic[A-Z]\w*")
 #: Methods of ``cuda::atomic``, whose first argument takes what the place has.
 _METHODS = re.compile(rb"\bcompare_exchange_(?:strong|weak)\b")
@@ -59,10 +68,10 @@ class _Part:
 
 
 def edits(text: bytes) -> Iterator[Edit]:
-    """The edits that give each such compare and swap a name of its own."""
-    for name, at in _unseen(text) if b"atomicCAS" in text else ():
-        if _SWAPS.fullmatch(name):
-            yield at, at + len(name), "cukern::swap_unseen"
+    """The edits that give each such compare and swap, and each such exchange, a name of its own."""
+    for name, at in _unseen(text) if is_needed(text.decode()) else ():
+        if swap := _SWAPS.fullmatch(name):
+            yield at, at + len(name), f"cukern::{_NAMED[swap[1]]}"
     calls = list(_method_calls(text)) if _METHODS.search(text) else []
     if len(calls) != len(_METHODS.findall(text)):  # a class of the text's own has one
         return
@@ -76,6 +85,11 @@ def edits(text: bytes) -> Iterator[Edit]:
             and _is_unread(text_of(first), call)
         ):
             yield method.start_byte, method.end_byte, "compare_exchange_unseen"
+
+
+def is_needed(text: str) -> bool:
+    """Whether a text may need :data:`PRELUDE`."""
+    return _SWAPS.search(text) is not None
 
 
 def _method_calls(text: bytes) -> Iterator[tuple[tree_sitter.Node, tree_sitter.Node]]:

@@ -195,7 +195,7 @@ def source(
     marks = "#define CUKERN_FIBERS\n" if needs_fibers(unit) else ""
     arrays = arrays and not unit.trusted
     preludes = f"{fills.PRELUDE if filled else ''}{fills.ARRAYS_PRELUDE if arrays else ''}"
-    preludes += dropped.PRELUDE if "atomicCAS" in unit.text else ""
+    preludes += dropped.PRELUDE if dropped.is_needed(unit.text) else ""
     preludes += counting.PRELUDE if counts else ""
     head = f"#include <{HEADER}>\n{texture.header(unit.text)}{marks}{preludes}"
     return f"{head}{_rewritten(unit, filled, arrays, counts)}{entry}{variable_table(unit)}"

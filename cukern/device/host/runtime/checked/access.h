@@ -3,6 +3,7 @@
 #include "hasty.h"
 #include "heap.h"
 #include "ordered.h"
+#include "overwritten.h"
 #include "trace.h"
 #include "windows.h"
 
@@ -290,6 +291,7 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
         if (__builtin_expect(!is_over(w, r->shared), 0)) meet(r, cell, w, true, at, size, writes, how, place);
         else if (how == plain && !writes && !r->shared && is_early(w)) note_place(s.early, s.early_count, place);
         if (is_atomic(how) && how != loose && writes) r->atomics = true;
+        if (is_atomic(how) && writes && !r->shared) note_set_or_change(r, at, size, how, place, w);
         u64* const seen = &r->reads[2 * cell];
         if (writes) {
             if (r->was_read) {

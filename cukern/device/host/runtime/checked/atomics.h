@@ -11,7 +11,7 @@ static void let_spin(uintptr_t at, uintptr_t pc) {
     // Where a run is compared with another, one more turn of a thread makes no difference to others.
     if (s.late_place && s.spun_at[s.me] != at) s.spins[s.me] = 0;
     s.spun_at[s.me] = at;
-    if (s.backwards && ++s.looks > most_looks * s.cluster.block_threads) {
+    if (s.order && ++s.looks > most_looks * s.cluster.block_threads) {
         s.gave_up = true;
         fail_here(worker, "it waits for a block that has not begun", 0, 0);
     }
@@ -131,7 +131,9 @@ static inline void watch_value(uintptr_t at, uintptr_t pc) {
 template <unsigned size, unsigned how>
 static inline void show_value(uintptr_t at, uintptr_t pc) {
     if (s.late_place) note_store(at);
+    s.sets = true;
     access<size, false, true, how>(at, pc);
+    s.sets = false;
     if (at - s.arena < s.arena_bytes || at - s.low < s.high - s.low) s.has_stores = true;
     release(at);
 }
@@ -142,6 +144,14 @@ static inline void change_value(uintptr_t at, uintptr_t pc) {
     if (returns && s.late_place) note_return(at);
     acquire(at, looks);
     release(at);
+}
+// An exchange whose result the kernel drops has an order of its own, too.
+template <unsigned size>
+static inline void exchange_value(uintptr_t at, u64 value, bool sets, uintptr_t pc) {
+    if (s.late_place) note_exchange(at, value);
+    s.sets = sets;
+    change_value<size, swap, false>(at, pc);
+    s.sets = false;
 }
 // An atomic operation that changes nothing is a look, as a volatile read is.
 template <unsigned size, unsigned how>
@@ -176,13 +186,11 @@ CUKERN_PLAIN(16)
         return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                   \
     }                                                                                   \
     HOOK void __tsan_atomic##bits##_store(volatile T* at, T value, int) { /* clang's for an exchange whose result is not used */ \
-        if (s.late_place) note_exchange((uintptr_t)at, value);                          \
-        change_value<bits / 8, swap, false>((uintptr_t)at, HERE);                       \
+        exchange_value<bits / 8>((uintptr_t)at, value, true, HERE);                     \
         __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                  \
     }                                                                                   \
-    HOOK T __tsan_atomic##bits##_exchange(volatile T* at, T value, int) {               \
-        if (s.late_place) note_exchange((uintptr_t)at, value);                          \
-        change_value<bits / 8, swap, false>((uintptr_t)at, HERE);                       \
+    HOOK T __tsan_atomic##bits##_exchange(volatile T* at, T value, int order) {         \
+        exchange_value<bits / 8>((uintptr_t)at, value, order == __ATOMIC_ACQ_REL, HERE); \
         return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                        \
     }                                                                                   \
     CUKERN_FETCH(bits, T, fetch_add, __atomic_fetch_add, sum, 0)                        \

@@ -212,7 +212,7 @@ static void run_block(Worker* w, bool in_fibers) {
     if (s.suspect_count) settle_suspects();
     s.on = false;
     end_beside(w);
-    if (!w->faulted || !w->message[0] || (s.backwards && s.gave_up)) return;
+    if (!w->faulted || !w->message[0] || (s.order && s.gave_up)) return;
     const bool divergent = strstr(w->message, "its threads wait for each other") != 0;
     found_text(w->job->timed_out ? timeout : divergent ? barrier_divergence : kernel_fault, w->message, 0, 0, (s.last_pc - s.base) & place_mask);
 }
@@ -229,12 +229,12 @@ static void run_blocks(Worker* w, Job* job, bool in_fibers) {
     unsigned faults = 0;
     const u64 count = sampled && sampled < job->total ? sampled : job->total;
     for (u64 i = 0; i < count && faults < 4 && s.all_reports < 4096; ++i) {
-        w->first = s.backwards ? count - 1 - i : sampled_block(i, job->total);
+        w->first = s.order == backwards ? count - 1 - i : s.order ? (i + count / 2) % count : sampled_block(i, job->total);
         w->count = 1;
         set_first_block(w);
         run_block(w, in_fibers);
         faults += w->faulted;
-        if (job->timed_out || job->interrupted || (s.backwards && s.gave_up)) break;
+        if (job->timed_out || job->interrupted || (s.order && s.gave_up)) break;
     }
 }
 
@@ -270,10 +270,10 @@ static void run_once(Worker* w, Job* job, const Options* options, unsigned run) 
 // last one gets by. One run begins with the last block. It is dropped where a block waits for one that has not begun.
 static void run_backwards(Worker* w, Job* job, const Options* options, unsigned run) {
     const unsigned count = s.report_count, all = s.all_reports, hasty = s.hasty_count;
-    s.backwards = true;
+    s.order = backwards;
     s.gave_up = false;
     run_once(w, job, options, run);
-    s.backwards = false;
+    s.order = by_number;
     if (!s.gave_up) return;
     s.report_count = count, s.all_reports = all, s.hasty_count = hasty;
     memset(s.seen, 0, sizeof s.seen);
@@ -399,6 +399,38 @@ static void settle_hasty(Worker* w, Job* job, const Options* options) {
     for (unsigned i = 0; i < count; ++i) add_report(races[i]);
 }
 
+// Whether what a run has left of an overwritten sum is what the usual one has.
+static bool is_as_left(const Overwritten& one) {
+    const char* const before = left_there(one.area);
+    if (!before) return true;
+    const char* const at = before + (one.at - one.area->start);
+    if (one.area->floats && one.size == one.area->floats) return (one.size == 4 ? are_near<float> : are_near<double>)(at, one.at, one.size);
+    return !memcmp(at, (const void*)one.at, one.size);
+}
+
+// What one block sets and others change: see overwritten.h. It may leave the same in one other order of blocks, and not in two.
+static void settle_overwritten(Worker* w, Job* job, const Options* options) {
+    bool differs[most_overwritten] = {};
+    const unsigned count = overwritten_count, hasty = s.hasty_count, early = s.early_count;
+    const auto run = [&](Order order) {
+        s.order = order;
+        s.gave_up = false;
+        run_once(w, job, options, options->runs - 1);
+        s.order = by_number;
+        return !s.gave_up && !job->timed_out && !job->interrupted;
+    };
+    bool any = false;
+    for (const Order orders[] = {backwards, from_the_middle}; const Order order : orders)
+        if (!any && run(order))
+            for (unsigned i = 0; i < count; ++i) any |= differs[i] = !is_as_left(overwritten[i]);
+    const bool is_by_order = any && run(by_number);  // else it is by a clock
+    for (unsigned i = 0; i < count; ++i) differs[i] &= is_by_order && is_as_left(overwritten[i]);
+    s.gave_up = job->timed_out = false;
+    s.hasty_count = hasty, s.early_count = early, s.report_count = s.all_reports = 0;
+    for (unsigned i = 0; i < count; ++i)
+        if (differs[i]) add_report(overwritten[i].report);
+}
+
 // Where no thread sees what its atomic operations find, and those are of one kind that may come in any order, all threads do the same in
 // each order, unless one looks at what others change so, or is told of something by an operation of others after a fence. So the
 // usual order comes first, and may do.
@@ -468,6 +500,11 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     if (!status) run_in_orders(w, &job, options);
     s.traces = false;  // of what is run once more
     if (!status && !job.interrupted && doubtful_reports()) settle_doubtful(w, &job, options);
+    if (!status && !job.interrupted && !s.report_count && overwritten_count && job.total > 1 && !sampled && keep_left()) {
+        settle_overwritten(w, &job, options);
+        if (!allocation_count) put_left_back();
+        else if (!job.interrupted) run_once(w, &job, options, options->runs - 1);
+    }
     const bool early = s.early_count && options->runs > 1 && job.total > 1 && !s.in_cluster;
     if (!status && !job.interrupted && !s.report_count && (s.hasty_count || early) && !sampled && keep_left()) {
         settle_hasty(w, &job, options);

@@ -313,7 +313,7 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
     unset_arrays = arrays;
     unset_count = count;
     s.base = function->base, s.low = function->low, s.high = function->high;
-    s.report_count = s.all_reports = s.area_count = s.hasty_count = s.early_count = 0;
+    s.report_count = s.all_reports = s.area_count = s.hasty_count = s.early_count = overwritten_count = 0;
     s.pool_used = 0;
     s.mode = 0;
     fill = unset;

@@ -165,6 +165,8 @@ struct Span {
     uintptr_t low, high;
 };
 
+enum Order : unsigned char { by_number, backwards, from_the_middle };
+
 struct State {
     // What an access has to see to before all else: where nothing but `on` is set, this takes one test.
     union {
@@ -191,8 +193,9 @@ struct State {
     unsigned char quiet;  // whether a trace leaves out what goes on, and how often that has begun
     bool strict;
     bool in_fibers;
-    bool backwards, gave_up;  // blocks run from the last on, of which one waits for another
-    unsigned looks;           // of the running block, in such a run
+    Order order;     // of blocks
+    bool gave_up;    // one waits for another, in a run in another order than the usual one
+    unsigned looks;  // of the running block, in such a run
     uintptr_t base, low, high;  // of the kernel's library
     Area global[max_areas];
     Area shared[max_cluster * shared_slots];
@@ -247,6 +250,7 @@ struct State {
     // Plain reads of what threads of the block have changed by atomic operations, as others may still do.
     u64 early[max_hasty];
     unsigned early_count;
+    bool sets;       // whether the running thread's atomic operation puts a value there, whatever was there: see overwritten.h
     u64 late_place;  // whose reads come late, in such a run
     bool gives_old, was_old;
     bool gives_last;  // or get what the launch leaves there

@@ -347,6 +347,7 @@ def test_the_shipped_predictions_are_those_of_todays_cost_models(monkeypatch: py
         assert not entries, family.name
 
 
+@pytest.mark.unchecked_only("checked ones leave the library out")
 @pytest.mark.parametrize(
     ("dtype", "sizes", "matrices", "chosen"),
     [
@@ -374,6 +375,7 @@ def test_the_choice_for_epilogues_that_read_matrices(
     assert [one.variant for one in choices if one.chosen] == [chosen]
 
 
+@pytest.mark.unchecked_only("checked ones leave the library out")
 @pytest.mark.parametrize(("derivative", "chosen"), [(False, "tma"), (True, "library")])
 def test_the_choice_for_functions_after_a_product(derivative: bool, chosen: str) -> None:
     """GELU, and its derivative, which takes three times as long to compute."""

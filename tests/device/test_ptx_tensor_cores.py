@@ -338,42 +338,6 @@ __global__ void ring(const float* x, float* out, int turns) {
 """
 
 
-#: The last thread of a warp stores what all have made, while others wait for it or not.
-STORE = """
-__global__ void stores(const float* x, float* y) {
-    __shared__ __align__(128) float stage[32];
-    const int t = threadIdx.x;
-    for (int k = 0; k < 3; ++k) {
-        stage[t] = x[32 * k + t] + 1;
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        __syncthreads();  // before
-        if (t == 31) {
-            asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
-                         :: "l"(y + 32 * k), "r"((unsigned)__cvta_generic_to_shared(stage)), "r"(128) : "memory");
-            asm volatile("cp.async.bulk.commit_group;");
-            asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-        }
-        __syncthreads();  // after
-    }
-    if (t == 31) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-}
-"""
-
-
-@pytest.mark.parametrize("where", ["before", "after"])
-def test_others_write_what_a_store_reads(where: str) -> None:
-    barrier = f"__syncthreads();  // {where}"
-    assert STORE.count(barrier) == 1
-    x, y = ck.arange(96, dtype="float32", device="host"), ck.zeros(96, device="host")
-    with ck.testing.checked(collect=True) as reports:
-        ck.Kernel(STORE, block=32, plain=True)(x, y, grid=1)
-        assert not reports, reports
-        np.testing.assert_array_equal(y.numpy(), np.arange(96) + 1)
-        ck.Kernel(STORE.replace(barrier, ""), block=32, plain=True)(x, y, grid=1)
-    assert {(one.kind, one.array) for one in reports} == {("race", "stage")}, reports
-    assert any("store_bulk of" in one.message and "no barrier" in one.message for one in reports), reports
-
-
 def test_ring(device: ck.Device) -> None:
     turns = 7
     x, out = ck.arange(128 * turns).astype("float32"), ck.zeros(64)

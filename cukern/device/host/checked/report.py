@@ -309,11 +309,12 @@ class Reader:
             other = {"other_block": far, "other_thread": near, "other_place": other_place}
             did = "written" if raw.other.writes else "read"
             how = " atomically" if raw.other.how in _ATOMIC else ""
-            gap = text
-            if raw.here.how == 2:  # an asynchronous operation
-                operation, _, gap = text.partition(":")
-                who = f"{operation} of {who}"
-            gap = gap or "with no barrier in between"
+            beside = raw.here.how == 2  # an asynchronous operation
+            who, gap = (
+                (f"{text} of {who}", "before a wait for it")
+                if beside
+                else (who, text or "with no barrier in between")
+            )
             what = (
                 f"race: {who} {does} {described}, {did}{how} by block {far}, thread {near}"
                 f"{f' at {other_place}' if other_place else ''} {gap}"

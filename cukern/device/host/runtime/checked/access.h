@@ -174,16 +174,15 @@ static __attribute__((noinline, cold)) void access_outside(Area* r, uintptr_t at
 }
 
 // Whether what goes on beside reads what a thread has written since it was sent, so before a wait for it; or what another copy
-// has; or another thread, with nothing that orders the two.
+// has.
 static __attribute__((noinline)) void meet_beside(Area* r, u64 written, uintptr_t at, unsigned size) {
-    const bool comes_late = time_of(written) >= s.sent;
-    if (!comes_late && is_over(written, true)) return;
+    if (time_of(written) < s.sent) return;
     if (how_of(written) == beside && s.doing->queue == cukern::counted_copies) return;  // the barrier's own words
     if (!is_new(race, (u64)s.doing->file ^ s.doing->line, written >> place_shift & place_mask)) return;
     Report report = empty_report(race, r, at, size, side_here(0, false, beside));
     report.other = side_of(written, true);
     report.has_other = 1;
-    snprintf(report.text, sizeof report.text, "%s%s", s.doing->name, comes_late ? ":before a wait for it" : "");
+    snprintf(report.text, sizeof report.text, "%s", s.doing->name);
     add_report(report);
 }
 

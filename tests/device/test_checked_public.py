@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 from planted import Pair
 
@@ -536,3 +537,38 @@ def test_all_of_a_set(planted_set: ModuleType, folder: str) -> None:
                 missed |= {one.name} if wrong and not named else set()
                 alarms += [one.name] * (not wrong and bool(reports))
     assert missed == MISSED[folder] and not alarms
+
+
+@pytest.mark.parametrize("sender", [0, 31])
+def test_a_bulk_store_in_ptx_that_reads_what_others_overwrite(sender: int) -> None:
+    """Of a block of one warp, whose threads need not wait for one another."""
+    text = """
+    __device__ unsigned to_shared(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+    __global__ void shifted(const float* x, float* y) {
+        __shared__ __align__(128) float stage[32];
+        for (int k = 0; k < 3; ++k) {
+            stage[threadIdx.x] = x[32 * k + threadIdx.x] + 1;
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            __syncthreads();
+            if (threadIdx.x == SENDER) {
+                asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+                    :: "l"(y + 32 * k), "r"(to_shared(stage)), "r"(128) : "memory");
+                asm volatile("cp.async.bulk.commit_group;");
+                asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+            }
+            WAIT
+        }
+        if (threadIdx.x == SENDER) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    }
+    """
+    x = np.arange(96, dtype=np.float32)
+    for wait, kinds in (("", ["race"]), ("__syncthreads();", [])):
+        with ck.device("host"), checked(collect=True) as reports:
+            y = ck.zeros(96)
+            kernel = ck.Kernel(
+                text, name="shifted", block=32, plain=True, defines={"SENDER": str(sender), "WAIT": wait}
+            )
+            kernel(ck.asarray(x), y, grid=1)
+        assert [one.kind for one in reports][:1] == kinds
+        if wait:
+            np.testing.assert_array_equal(y.numpy(), x + 1)

@@ -55,7 +55,7 @@ extern "C" __attribute__((visibility("default"), externally_visible)) const cuke
 
 #: By which a thread may spin, or leave a result that depends on the order of threads.
 _SPINS = re.compile(
-    r"\bvolatile\b(?!\s*\()|\batomic[A-Z]|\b(?:atom|red|mbarrier)\.|"
+    r"\bvolatile\b(?!\s*\()|\batomic[A-Z]|\b(?:atom|red|mbarrier)\.|\bcp\.(?:reduce\.)?async\.bulk\b|"
     r"\b(?:ld|st)\.[\w.:]*\b(?:volatile|relaxed|acquire|release|mmio|cg|cv)\b"
 )
 #: Functions by which the order of threads makes a difference.

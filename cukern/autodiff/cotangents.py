@@ -482,14 +482,15 @@ def refuse_written(name: str, cotangent: Array) -> None:
                 )
 
 
-#: Records that are pulled back before a gradient that waits is summed without having been in memory.
+#: Records that are pulled back before a gradient is summed though nothing has computed it.
 _PATIENCE = 4
 
 
 class _Late:
-    """A gradient, another input's too, that is summed once it is in memory, where one array is read to sum it.
+    """A gradient to be summed, as that of a bias, that is another input's too and not computed yet.
 
-    What reads the other input's next, as a product, mostly computes it.
+    Summing it now would compute it for the sum alone. The rule of what made the other input, as a product, mostly needs
+    it in memory: the sum waits for that, and reads it there.
 
     Args:
         key: of the input for which it is summed.

@@ -127,8 +127,8 @@ class OneLaunch(Variant[Product]):
         writing: the share of a GPU's bandwidth that its stores reach: measured on an H200.
         writing_apart: the same where the rows of the result do not begin at multiples of 16 bytes.
         filling: seconds before the first k-block is multiplied, beyond those of any launch: measured on an H200.
-        reading: the share of a GPU's bandwidth at which its epilogue reads operands after the product, but the largest
-            ``beside`` of them, which it reads beside it: measured on an H200.
+        beside: how many of the epilogue's operands, the largest first, are read while the product is computed.
+        reading: the share of a GPU's bandwidth at which the others are read after it: measured on an H200.
     """
 
     reading: ClassVar[float] = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from test_function import Doubling
 
 import cukern as ck
 
@@ -78,24 +79,11 @@ def test_a_bias_that_is_computed_and_used_twice(device: ck.Device) -> None:
     same_as_differences(loss, [drawn(5, 6), drawn(6, 4, seed=1) / 3, drawn(4, seed=2)], 1, 2)
 
 
-class _Doubling(ck.Function):
-    """Writes to the gradient that it gets."""
-
-    @staticmethod
-    def forward(ctx: Any, x: ck.Array) -> ck.Array:
-        return x * 2
-
-    @staticmethod
-    def backward(ctx: Any, g: ck.Array) -> ck.Array:
-        g *= 2
-        return g
-
-
 def test_a_sum_of_a_gradient_that_is_written_later(device: ck.Device) -> None:
     def gradients(x: Any, b: Any, w: Any) -> Any:
         with ck.Tape() as tape:
             tape.watch(x, b)
-            target = ck.sum((_Doubling.apply(x) + b) * ck.exp(w))
+            target = ck.sum((Doubling.apply(x) + b) * ck.exp(w))
         return tape.gradient(target, [x, b])
 
     x, b, w = drawn(3, 4), drawn(4, seed=1), drawn(3, 4, seed=2)

@@ -5,13 +5,15 @@ Usage: python benchmarks/models.py [--scale N] [--only WORD] [--quick] [--profil
 The programs are those of the folder `programs`, each written once for either library. The sides begin with the same
 weights and see the same numbers, with AdamW; their first losses are compared. A program's side in JAX takes part if JAX
 is installed. The time is the host's between two points at which the device has nothing to do, divided by the
-steps between them: the median of rounds in which the sides take turns. A side that fails is a row that says why.
+steps between them: the median of rounds in which the sides take turns. The memory is what a side takes of the GPU until
+its fifth step, weights and libraries included. A side that fails is a row that says why.
 `--scale` divides sizes, for a try without a GPU; `--quick` leaves out what PyTorch compiles; `--profile` shows the
 N kernels that take longest, as PyTorch's profiler sees them, of the captured step and of the fastest of the others.
 """
 
 from __future__ import annotations
 
+import gc
 import time
 import warnings
 from collections.abc import Callable
@@ -138,12 +140,30 @@ def sides(program: Program, scale: int, quick: bool) -> dict[str, Callable[[], S
     return made
 
 
+def of_gpu(device: ck.Device) -> int:
+    """The bytes of the GPU that nobody has taken."""
+    return int(device.xp.cuda.runtime.memGetInfo()[0])
+
+
+def unused(device: ck.Device) -> int | None:
+    """The same once the libraries have given back what they keep; None on the host."""
+    if device.kind != "cuda":
+        return None
+    gc.collect()
+    device.xp.get_default_memory_pool().free_all_blocks()
+    if torch is not None:
+        torch.cuda.empty_cache()
+    return of_gpu(device)
+
+
 def measured(bench: Benchmark, program: Program) -> None:
     """Add a program's rows."""
     steps: dict[str, Step] = {}
     losses: dict[str, list[float]] = {}
     seconds: dict[str, float] = {}
+    memory: dict[str, int | None] = {}
     for side, make in sides(program, bench.scale, bench.quick).items():
+        free = unused(bench.device)
         start = time.perf_counter()
         try:
             with warnings.catch_warnings(record=True) as said:
@@ -152,11 +172,12 @@ def measured(bench: Benchmark, program: Program) -> None:
                 losses[side] = [float(step()) for _ in range(FIRST)]
             steps[side] = step
         except Exception as error:  # whatever another library raises is that side's row
-            bench.row(program, side, None, None, f"{type(error).__name__}: {first_line(error)}")
+            bench.row(program, side, None, None, None, f"{type(error).__name__}: {first_line(error)}")
             continue
         seconds[side] = time.perf_counter() - start
+        memory[side] = None if free is None else (free - of_gpu(bench.device)) >> 20
         for one in {first_line(one.message) for one in said if "cukern" in side}:
-            bench.row(program, side, None, None, f"warns: {one}")
+            bench.row(program, side, None, None, None, f"warns: {one}")
     waits = [bench.device.synchronize, *(one.wait for one in steps.values() if hasattr(one, "wait"))]
 
     def synchronize() -> None:
@@ -171,7 +192,7 @@ def measured(bench: Benchmark, program: Program) -> None:
         shown = " ".join(f"{one:.4g}" for one in found)
         if not apart <= program.apart:
             shown += f" (the first differs by {apart:.2g} of it, expected {program.apart:.2g} at most)"
-        bench.row(program, side, taken, seconds[side], shown)
+        bench.row(program, side, taken, memory[side], seconds[side], shown)
     if bench.number["profile"] and torch is not None and torch.cuda.is_available():
         others = {side: taken for side, taken in zip(steps, times, strict=True) if "cukern" not in side}
         for side in ("cukern, captured", *sorted(others, key=others.__getitem__)[:1]):
@@ -183,11 +204,11 @@ def show_kernels(bench: Benchmark, program: Program, side: str, step: Step) -> N
     """Add rows of the kernels that take longest in a step, and one of their sum."""
     kernels = profiled(step, PROFILED)
     count, total = (sum(one[i] for one in kernels.values()) for i in range(2))
-    bench.row(program, f"{side}: {count:g} kernels", f"{total / 1e3:.3f}", None, "")
+    bench.row(program, f"{side}: {count:g} kernels", f"{total / 1e3:.3f}", None, None, "")
     for name, (times, taken) in sorted(kernels.items(), key=lambda one: -one[1][1])[
         : bench.number["profile"]
     ]:
-        bench.row("", f"{times:g} x", f"{taken / 1e3:.3f}", None, f"`{name[:NAME]}`")
+        bench.row("", f"{times:g} x", f"{taken / 1e3:.3f}", None, None, f"`{name[:NAME]}`")
 
 
 def first_line(error: Any) -> str:
@@ -199,7 +220,7 @@ def main() -> None:
     bench = Benchmark(
         __doc__,
         "steps of whole programs",
-        ["program", "step", "ms", "s until step 5", "first losses"],
+        ["program", "step", "ms", "MiB", "s until step 5", "first losses"],
         numbers={"profile": "kernels that are shown of a step"},
     )
     for program in bench.chosen(PROGRAMS):

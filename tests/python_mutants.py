@@ -63,7 +63,7 @@ CHECKS = {
     "device/nvrtc": "nvrtc libraries",
     "device/precision": "matmul_precision",
     "device/host/": "host_runtime kernel",
-    "device/host/ahead": "ahead",
+    "device/ahead": "ahead",
     "device/host/compiler": "host_runtime host_processes quick_builds host_faults",
     "device/host/lines": "host_guards",
     "device/host/packing": "host_runtime tensor_map",

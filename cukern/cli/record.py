@@ -120,7 +120,7 @@ def _refused(unit: Unit, target: Target, failure: CompilerFailure) -> CukernErro
 
 def _settled(recording: Recording) -> list[Unit]:
     """What was compiled, also by the thread that compiles kernels ahead of need."""
-    from ..device.host import ahead
+    from ..device import ahead
 
     ahead.settle()
     return recording.units()

@@ -204,8 +204,12 @@ class Backend(Protocol):
 
     def compile(self, index: int, unit: Unit) -> CompiledFunction: ...
 
-    def ahead(self, job: Callable[[], object]) -> None:
-        """Run ``job``, which compiles a kernel ahead of need, in parallel with the calling thread, or never."""
+    def ahead(self, job: Callable[[], object], plans_alone: bool = False) -> None:
+        """Run ``job``, which compiles a kernel ahead of need, in parallel with the calling thread, or never.
+
+        Args:
+            plans_alone: whether it launches nothing and makes no array, as no other thread of a GPU is to.
+        """
 
     def synchronize(self, index: int) -> None: ...
 

@@ -10,6 +10,7 @@ from ..device import Device
 from ..device.interface import Properties
 from ..launch.cost import bandwidth, flops, is_host, launch
 from .graph import Node, order
+from .row import Row
 
 #: By the style of a device, bytes of an array from which parts of it that are computed differently are written by
 #: kernels of their own: fewer bytes are moved, by more launches.
@@ -18,8 +19,27 @@ MANY_BYTES = {"simt": 1 << 20, "serial": 1 << 16}
 MOST_COPIED = 1 << 20
 #: Operations of an expression that is computed at each place where it is read.
 _MOST_AGAIN = 32
-#: Operations of a statement that calls a function or divides.
+#: Operations of a statement that calls a function, of those that are not below.
 _CALL = 16
+#: Operations in whose time an H200 computes a function of floats, by rows of the table.
+_OF_ROWS = {
+    name: operations
+    for operations, names in (
+        (1, "abs ceil clip copysign elu fabs floor fmax fmin heaviside isfinite isinf isnan leaky_relu maximum"),
+        (1, "minimum relu rint round sign signbit trunc"),
+        (6, "divide exp exp2 reciprocal root_of_squares softsign sqrt"),
+        (12, "atan cbrt tanh"),
+        (18, "acos asin cosh erfcinv erfinv expm1 hypot sigmoid silu sinh"),
+        (22, "cos erf fmod gelu_tanh log log10 log1p log2 rsqrt sin tan xlogy"),
+        (29, "_logistic_density atan2 atanh erfc gelu logaddexp2 remainder"),
+        (37, "_polygamma acosh asinh log_sigmoid logaddexp nextafter softplus spacing"),
+        (50, "_binary_entropy _direction mish sinc"),
+        (77, "_phase lgamma pow size_to_power"),
+        (127, "floor_divide"),
+        (259, "digamma"),
+    )
+    for name in names.split()
+}
 #: The host's vectors make so many operations in the time of one in plain C++, as functions are.
 _VECTOR = 8
 #: A GPU's rate counts a multiplication and the addition of its product, one instruction, as two operations.
@@ -38,8 +58,12 @@ def operations(nodes: Sequence[Node]) -> int:
         if node.kind in ("input", "view", "picked"):
             found += 1
         elif node.row is not None:
-            found += _CALL if node.row.calls or node.row.name == "divide" else 1
+            found += _of_row(node.row)
     return found
+
+
+def _of_row(row: Row) -> int:
+    return _OF_ROWS.get(row.name, _CALL if row.calls else 1)
 
 
 def shifts_reads(layout: Layout, node: Node, again: bool) -> bool:
@@ -57,7 +81,7 @@ def _seconds(limits: Properties, nodes: Sequence[Node]) -> float:
     """The time that an element of some expressions takes to compute."""
     if not is_host(limits):
         return operations(nodes) * _FUSED / flops(limits)
-    called = _CALL * sum(node.row is not None and node.row.calls for node in order(nodes))
+    called = sum(_of_row(one.row) for one in order(nodes) if one.row is not None and one.row.calls)
     return (called + (operations(nodes) - called) / _VECTOR) / flops(limits)
 
 

@@ -128,6 +128,16 @@ class Family(Generic[P]):
                 plans.keep(problem, plan)
         return plan
 
+    def expect(self, problem: P) -> None:
+        """Compile what computes a problem ahead of need, where that is a kernel; on whatever thread."""
+        plans = self._plans[False]
+        if watchers or self._only is not None or plans.get(problem) is not None:
+            return
+        with on(problem.device):
+            config, limits = self._chosen(problem)
+            if not config.of_library:
+                plans.keep(problem, config.plan(problem, limits))
+
     def seconds(self, problem: P) -> float:
         """The time of what computes a problem, measured or predicted; infinite if no variant does."""
         found = self._seconds.get(problem)

@@ -14,7 +14,7 @@ from ..array import Array
 from ..array.batched import Level, level_of, levels
 from ..array.creation import full
 from ..array.deferred import about_to_write, trace, traced_threads
-from ..array.layout import Layout, address
+from ..array.layout import Layout, address, fresh_layout
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape, writes
 from ..autodiff.cotangents import Gradient, Parts, Term, form_of
@@ -43,7 +43,7 @@ from ..kernel.by_numpy import MANY, by_numpy
 from ..kernel.plan import Plan, on
 from ..kernel.strides import broadcast_shapes
 from ..reduction.rows import sum
-from ..shape.copy import write
+from ..shape.copy import permuted, write
 from ..shape.views import (
     expand_dims,
     matrix_transpose,
@@ -287,10 +287,28 @@ def recorded_product(a: Array, b: Array, result: Array, transposed: bool = False
         operation = _operations.get(key)
         if operation is None:
             rule = partial(pull, key[1], transposed)
-            ahead = partial(push, transposed)
-            operation = _operations.keep(key, tape.Operation("matmul", key[:2], key[2:3], rule, jvp=ahead))
+            along = partial(push, transposed)
+            operation = _operations.keep(key, tape.Operation("matmul", key[:2], key[2:3], rule, jvp=along))
+            if not a.device.addressable and b.ndim == 2 and b.dtype in dtypes.FLOATS:
+                a.device.backend.ahead(partial(_expect, *key[:2], transposed), plans_alone=True)
         tape.record_tracked(operation, keys, (result,), saved, tapes)
     return result
+
+
+def _expect(left: Layout, right: Layout, transposed: bool) -> None:
+    """Compile ahead of need the products that are the gradients of one with a matrix, for a cotangent in C order."""
+    inputs, outputs = right.shape[::-1] if transposed else right.shape
+    rows = math.prod(left.shape[:-1])
+    x, g = (fresh_layout(left.device, left.dtype, (rows, n)) for n in (inputs, outputs))
+    first, second = (g, x) if transposed or _is_transposed(right) else (x, g)
+    of_left, of_right = (
+        (g, right if transposed else permuted(right, (1, 0))),
+        (permuted(first, (1, 0)), second),
+    )
+    family, problem = product_family()
+    for factors in (of_left, of_right):
+        if fits_library(*factors):
+            family.expect(problem(*factors))
 
 
 #: What tapes record of products, by the layouts of factors and result, and whether the right factor is transposed.

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from cukern.device.host import ahead
+from cukern.device import ahead
 
 pytestmark = pytest.mark.skipif(
     len(os.sched_getaffinity(0)) < 2, reason="needs two cores: on one nothing is compiled ahead"
@@ -29,7 +29,7 @@ import sys, threading
 import numpy as np
 import cukern as ck
 from cukern import nn
-from cukern.device.host import ahead
+from cukern.device import ahead
 
 scope = ck.device("host")  # which ends when nothing names it
 scope.__enter__()
@@ -95,7 +95,7 @@ def test_one_core_compiles_nothing_ahead(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_fork_waits_for_the_job_that_runs() -> None:
     program = """
 import os, threading
-from cukern.device.host.ahead import ahead, settle
+from cukern.device.ahead import ahead, settle
 lock, begun = threading.Lock(), threading.Event()
 
 def job():
@@ -154,7 +154,7 @@ def test_where_no_thread_may_be_started_nothing_is_compiled_ahead(monkeypatch: p
 def test_python_ends_without_what_nobody_waits_for() -> None:
     program = """
 import time
-from cukern.device.host.ahead import ahead
+from cukern.device.ahead import ahead
 for i in range(200):
     ahead(lambda: (time.sleep(0.05), print("one", flush=True)))
 """

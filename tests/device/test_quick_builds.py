@@ -16,7 +16,7 @@ PROLOGUE = """
 import sys
 import numpy as np
 import cukern as ck
-from cukern.device.host import ahead
+from cukern.device import ahead
 
 scope = ck.device("host")  # which ends when nothing names it
 scope.__enter__()

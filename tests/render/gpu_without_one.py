@@ -125,7 +125,7 @@ class Gpu:
         self.optimises: Callable[[str], bool] = lambda text: True
         self._compiles = compiles
 
-    def ahead(self, job: object) -> None:
+    def ahead(self, job: object, plans_alone: bool = False) -> None:
         pass
 
     def count(self) -> int:

@@ -101,8 +101,12 @@ def test_a_gpu_computes_functions_of_channels_once_where_that_saves_more_than_a_
     with gpu_without_one(compiles=False):
         x, v = (ck.zeros(shape, "bfloat16") for shape in ((1 << 20, 8), (8,)))
         own = [ck.zeros(one.shape, "bfloat16", device="host") for one in (x, v)]
-        assert len(ck.jit(light).launches(x, v)) == len(ck.jit(heavy).launches(x[:64], v)) == 1
+        assert len(ck.jit(light).launches(x[: 1 << 18], v)) == len(ck.jit(heavy).launches(x[:64], v)) == 1
         assert len(ck.jit(light).launches(ck.zeros((1 << 23, 8), "bfloat16"), v)) == 2
+        # On an H200 70 us by one launch and 55 by two, and 166 and 54.
+        images, w = (ck.zeros(shape, "bfloat16") for shape in ((64 * 56 * 56, 256), (256,)))
+        for function, launches in ((light, 2), (lambda x, v: x * v**v, 2), (lambda x, v: x * abs(v), 1)):
+            assert len(ck.jit(function).launches(images, w)) == launches
         both = ck.jit(lambda x, v, y, w: (heavy(x, v), heavy(x[1:], v), heavy(y, w)))
         made = [(one.outputs[0].device, one.outputs[0].size) for one in both.launches(x, v, *own)]
         assert {*made[:2]} == {(x.device, 8), (own[0].device, 8)} and len(made) == 5

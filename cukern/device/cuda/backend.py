@@ -6,8 +6,9 @@ import itertools
 import math
 import struct
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any
@@ -21,6 +22,7 @@ from ...text import Dim3, standard
 from ...text.signature import Param, Unit
 from ...text.variables import device_variables
 from .. import bundles, capture_hooks, disk_cache
+from ..ahead import ahead
 from ..bundle_file import Target, hash_of
 from ..interface import (
     CompilerFailure,
@@ -194,6 +196,13 @@ def _pack_view(value: Any) -> Any:
     return _pack_struct(struct.pack(f"Q{len(numbers)}q", value.data.ptr, *numbers))
 
 
+class _Lock:
+    """A lock to which there are weak references."""
+
+    def __init__(self) -> None:
+        self.own = threading.Lock()
+
+
 class CudaBackend:
     """CUDA devices by their index."""
 
@@ -206,6 +215,8 @@ class CudaBackend:
         self.which: Callable[[], int] = cupy.cuda.runtime.getDevice
         self._staging: dict[int, Staging] = {}
         self._lock = threading.Lock()
+        #: By texts that a thread compiles: what others wait for, who find the result in CuPy's cache.
+        self._compiling: weakref.WeakValueDictionary[str, _Lock] = weakref.WeakValueDictionary()
 
     @lru_cache(maxsize=1)  # noqa: B019 - there is one backend
     def count(self) -> int:
@@ -259,16 +270,17 @@ class CudaBackend:
                         if unit.plain:
                             options = (f"--std={standard(unit.text)}", *options[1:], PLAIN)
                         text = driver.waiting(unit) if overlap else unit.text
-                        try:
-                            module = self.xp.RawModule(code=text, options=options)
-                            function = module.get_function(name)
-                        except compile_error as error:
-                            if "open source file" not in str(error):
-                                raise
-                            # CuPy's own folders of headers lack some, such as those of crt/.
-                            more = (f"-I{folder}" for folder in headers())
-                            module = self.xp.RawModule(code=text, options=(*options, *more))
-                            function = module.get_function(name)
+                        with self._alone(text):
+                            try:
+                                module = self.xp.RawModule(code=text, options=options)
+                                function = module.get_function(name)
+                            except compile_error as error:
+                                if "open source file" not in str(error):
+                                    raise
+                                # CuPy's own folders of headers lack some, such as those of crt/.
+                                more = (f"-I{folder}" for folder in headers())
+                                module = self.xp.RawModule(code=text, options=(*options, *more))
+                                function = module.get_function(name)
                 except compile_error as error:
                     raise CompilerFailure(str(error).replace(driver.WAIT, "")) from None
                 attributes = dict(function.attributes)
@@ -282,8 +294,18 @@ class CudaBackend:
         """Why a device cannot run what was compiled for a target; None if it can."""
         return architectures.why_not(self.properties(index), self.xp.cuda.runtime, target)
 
-    def ahead(self, job: Callable[[], object]) -> None:
-        """Never runs ``job``: see :class:`..interface.Backend`."""
+    @contextmanager
+    def _alone(self, text: str) -> Iterator[None]:
+        """A with-block that one thread enters at a time for a text."""
+        with self._lock:
+            lock = self._compiling.setdefault(text, _Lock())
+        with lock.own:
+            yield
+
+    def ahead(self, job: Callable[[], object], plans_alone: bool = False) -> None:
+        """Run ``job`` where it ``plans_alone`` and no bundle has kernels: see :class:`..interface.Backend`."""
+        if plans_alone and not bundles.loaded():
+            ahead(job)
 
     def upload(self, data: Any) -> Any:
         """See :class:`..interface.Backend`."""

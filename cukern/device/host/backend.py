@@ -31,9 +31,9 @@ from ...text import Dim3
 from ...text.signature import Param, Unit
 from ...text.variables import device_variables
 from .. import bundles
+from ..ahead import ahead
 from ..interface import CompilerFailure, Prepared, Properties, Style, TextureForm, Tiles
 from . import processors, settings
-from .ahead import ahead
 from .asynchrony import started
 from .checked import function as checked
 from .checked import proof
@@ -456,7 +456,7 @@ class Host:
             path, stage = _built(unit)
         return HostFunction(unit, path, stage)
 
-    def ahead(self, job: Callable[[], object]) -> None:
+    def ahead(self, job: Callable[[], object], plans_alone: bool = False) -> None:
         """See :class:`..interface.Backend`."""
         ahead(job)
 

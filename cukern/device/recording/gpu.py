@@ -148,7 +148,7 @@ class RecordedGpu:
         self.recording.note(unit)
         return function
 
-    def ahead(self, job: Callable[[], object]) -> None:
+    def ahead(self, job: Callable[[], object], plans_alone: bool = False) -> None:
         """Never runs ``job``: see :class:`..interface.Backend`."""
 
     def upload(self, data: Any) -> Any:

@@ -1,6 +1,7 @@
 """Background compilation: a second thread compiles kernels that will soon be launched.
 
-The derivatives of recorded operations are launched soon, and the forward pass leaves a core idle.
+The derivatives of recorded operations are launched soon, and the forward pass leaves a core idle. The host's backend
+has it compile all of them, a GPU's those that take seconds.
 """
 
 from __future__ import annotations

@@ -25,7 +25,10 @@ _CALL = 16
 _OF_ROWS = {
     name: operations
     for operations, names in (
-        (1, "abs ceil clip copysign elu fabs floor fmax fmin heaviside isfinite isinf isnan leaky_relu maximum"),
+        (
+            1,
+            "abs ceil clip copysign elu fabs floor fmax fmin heaviside isfinite isinf isnan leaky_relu maximum",
+        ),
         (1, "minimum relu rint round sign signbit trunc"),
         (6, "divide exp exp2 reciprocal root_of_squares softsign sqrt"),
         (12, "atan cbrt tanh"),

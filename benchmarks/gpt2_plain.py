@@ -126,7 +126,7 @@ def main() -> None:
                 "--cores",
                 options.cores,
             ]
-            own = {**os.environ, "CUKERN_CACHE_DIR": folder, "CUDA_CACHE_PATH": f"{folder}/nvrtc"}
+            own = {**os.environ, "CUKERN_CACHE_DIR": folder, "CUDA_CACHE_DISABLE": "1"}  # NVRTC's cache, too
             done = subprocess.run(command, env=own, capture_output=True, text=True)
             if done.returncode:
                 sys.exit(done.stderr)

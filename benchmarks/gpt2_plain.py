@@ -126,8 +126,13 @@ def main() -> None:
                 "--cores",
                 options.cores,
             ]
-            own = {**os.environ, "CUKERN_CACHE_DIR": folder, "CUDA_CACHE_DISABLE": "1"}  # NVRTC's cache, too
-            done = subprocess.run(command, env=own, capture_output=True, text=True)
+            # CuPy's cache and NVRTC's, too.
+            caches = {
+                "CUKERN_CACHE_DIR": folder,
+                "CUPY_CACHE_DIR": f"{folder}/cupy",
+                "CUDA_CACHE_DISABLE": "1",
+            }
+            done = subprocess.run(command, env={**os.environ, **caches}, capture_output=True, text=True)
             if done.returncode:
                 sys.exit(done.stderr)
             found = json.loads(done.stdout)

@@ -523,8 +523,11 @@ def sum_now() -> None:
         _sum(cotangents, late, now=True)
 
 
-def _summed(like: Likeness, name: str, argument: int, parts: Sequence[Array], _: object) -> Array:
-    return conform(parts[0], like, name, argument)
+def _summed(like: Likeness, name: str, i: int, beside: Any, parts: Sequence[Array], _: object) -> Array:
+    if beside is not None and beside.made is not None:
+        made: Array = beside.made
+        return made
+    return conform(parts[0], like, name, i)
 
 
 def _is_read_again(gradients: Sequence[Gradient], needs: Sequence[bool], i: int) -> bool:
@@ -645,7 +648,9 @@ def _pull(
                 onto = cotangents.get(key)
                 again = onto is None and _is_read_again(gradients, needs, i)
                 if again and _conforming(gradient, like, operation.name, i)[0]:
-                    late.append(_Late(key, gradient, partial(_summed, like, operation.name, i)))
+                    ask = getattr(gradient, "summed_beside", None)
+                    beside = None if ask is None else ask(like)  # by what computes the gradient, where it can
+                    late.append(_Late(key, gradient, partial(_summed, like, operation.name, i, beside)))
                     cotangents[key] = late[-1].parts
                     continue
                 onto = None if isinstance(onto, Parts) else onto

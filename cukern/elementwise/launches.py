@@ -22,7 +22,7 @@ from ..device import trace_hooks
 from ..device.precision import get_matmul_precision, matmul_precision
 from ..kernel.plan import BoundLaunch, on
 from ..kernel.sizes import divide_up
-from . import boxes
+from . import boxes, summed
 from .alike import Member, alike
 from .costs import computing, stores
 from .graph import (
@@ -650,6 +650,9 @@ class Launches(trace_hooks.Trace):
         """New arrays of expressions of one shape, by one kernel."""
         device, outs = some[0].layout.device, tuple([one.layout for one in some])
         own = self.kernel([one.node for one in some], outs[0].shape)
+        with_sum = self._with_sum(some[0], own) if len(some) == 1 else None
+        if with_sum is not None:
+            return [with_sum]
         key = own.program, own.layouts, outs, (placed := own.placed)
         plan = _plans.get(key)
         if plan is None:
@@ -657,6 +660,23 @@ class Launches(trace_hooks.Trace):
         made = self._launched(plan, own, some)
         for one in some:
             self._remember(one)
+        return made
+
+    def _with_sum(self, one: Expression, own: Kernel) -> Array | None:
+        """An expression's new array, by a kernel that also makes the sum that is wanted of it; None without one."""
+        total, program = one.sum, own.program
+        if total is None or program.tables or own.placed:
+            return None
+        plan = summed.beside(program, own.layouts, total.form)
+        if plan is None or plan.layouts[0] is not one.layout:
+            return None
+        made, parts = self._launched(plan, own, (one, None))
+        self._remember(one)
+        total.made = parts
+        if parts.shape != total.form.shape:
+            with tape.stop_recording():
+                options = {"axis": 0, "dtype": total.form.dtype}
+                total.made = self.call(FUNCTIONS["sum"], (parts,), options, one.lines)
         return made
 
     def _chosen(self, plan: Any) -> Any:

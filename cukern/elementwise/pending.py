@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..array import Array
 from ..array.deferred import Deferred, trace
-from ..array.layout import Layout
+from ..array.layout import Layout, fresh_layout
+from ..autodiff import tape
+from ..autodiff.cotangents import Likeness
 from ..cache import Cache
+from ..dtypes import FLOATS
 from .graph import Node, order
 from .plan import Plan, planned
 from .program import Program
@@ -35,9 +38,10 @@ class Expression:
         base: if the array is a view of another one in its memory: that one, and the view of an ndarray.
         owner: the array, as long as there is one.
         lines: those of the program that it comes of, if they are noted.
+        sum: that of the array's rows, if it is wanted, too.
     """
 
-    __slots__ = ("base", "depth", "layout", "lines", "node", "owner", "reads", "trace")
+    __slots__ = ("base", "depth", "layout", "lines", "node", "owner", "reads", "sum", "trace")
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class Expression:
         self.trace, self.node, self.layout, self.reads = trace, node, layout, reads
         self.depth, self.base, self.lines = depth, base, lines
         self.owner: Callable[[], Array | None] = _nobody
+        self.sum: RowSum | None = None
 
     def __call__(self) -> Array:
         return self.trace.compute([self])[0] if self.base is None else self.trace.seen(self)
@@ -62,11 +67,36 @@ class Expression:
         return made if owner is None else owner
 
 
+class RowSum:
+    """The sum of the rows of an array that waits, which the kernel makes that computes the array, where that is faster.
+
+    Attributes:
+        form: the layout of the sum.
+        made: it, if it has been made.
+    """
+
+    __slots__ = ("form", "made")
+
+    def __init__(self, form: Layout) -> None:
+        self.form = form
+        self.made: Array | None = None
+
+
 class Pending(Deferred):
     """An array whose value is an expression; an ordinary one from when its memory is read on."""
 
     __slots__ = ()
     arriving = True  # what it is computed from is written after it is computed, see Trace.write
+
+    def summed_beside(self, like: Likeness) -> RowSum | None:
+        """Have what computes this array sum its rows, too, if nothing has to record that; None if it does not."""
+        one = expression(self)
+        if one is None or one.base is not None or self.ndim < 2 or tuple(like.shape) != self.shape[-1:]:
+            return None
+        if like.dtype not in FLOATS or (tape.opened and tape.tracked((self,)) is not None):
+            return None
+        one.sum = RowSum(fresh_layout(self.device, like.dtype, tuple(like.shape)))
+        return one.sum
 
     def _seen(self, layout: Layout, offset: int = 0) -> Array:
         _ = self._operand

@@ -19,7 +19,13 @@ from . import plan as launch
 from .geometry import Operand, Task
 from .graph import input_node
 from .print_cxx import statements
-from .program import Derivative, program
+from .program import Derivative, Program, program
+
+
+class Summing(launch.Plan):
+    """The plan of a program that also sums outputs: new arrays of some outputs, and the sums behind them."""
+
+    __slots__ = ()
 
 
 class Total(NamedTuple):
@@ -62,7 +68,7 @@ def totals_of(backward: Derivative, forms: Sequence[Layout], shape: tuple[int, .
     return Totals(sums, tuple(sorted(stored)), not rows) if sums and stored else None
 
 
-_plans: Cache[tuple[Any, ...], launch.Plan | None] = Cache()
+_plans: Cache[tuple[Any, ...], Summing | None] = Cache()
 _UNKNOWN: Any = object()
 
 
@@ -75,9 +81,10 @@ def evaluate(
     """
     layouts = [one._layout or one._planned() for one in arrays]
     key = (backward, totals, *layouts)
-    plan: launch.Plan | None = _plans.get(key, _UNKNOWN)
+    plan: Summing | None = _plans.get(key, _UNKNOWN)
     if plan is _UNKNOWN:
-        plan = _plans.keep(key, make_plan(backward, totals, *layouts))
+        made = None if backward.program is None else make_plan(backward.program, totals, *layouts)
+        plan = _plans.keep(key, made)
     if plan is None:
         return None
     outs = plan.run(arrays, scalars)
@@ -95,15 +102,27 @@ def _whole(part: Array, form: Layout) -> Array:
     return result
 
 
-def make_plan(backward: Derivative, totals: Totals, *operands: Layout) -> launch.Plan | None:
+def beside(pulled: Program, operands: Sequence[Layout], form: Layout) -> Summing | None:
+    """The launch that stores a program's only output and sums its rows, to a row or to one per block.
+
+    None where that is not faster than another launch.
+    """
+    key = (pulled, form, *operands)
+    plan: Summing | None = _plans.get(key, _UNKNOWN)
+    if plan is _UNKNOWN:
+        plan = _plans.keep(key, make_plan(pulled, Totals((Total(0, 0, form),), (0,)), *operands))
+    return plan
+
+
+def make_plan(pulled: Program, totals: Totals, *operands: Layout) -> Summing | None:
     """The launch that stores some outputs and sums others, those of columns in one row per block.
 
     None if there is none.
     """
-    pulled, device = backward.program, operands[0].device
-    if pulled is None or launch._style(device) == "serial":
+    device = operands[0].device
+    if launch._style(device) == "serial":
         return None
-    plan = launch.Plan(pulled, device, operands)
+    plan = Summing(pulled, device, operands)
     shape = plan.layouts[0].shape
     if 0 in shape:
         return None

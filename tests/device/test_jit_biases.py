@@ -8,6 +8,7 @@ import numpy as np
 from test_function import Doubling
 
 import cukern as ck
+from cukern.testing import assert_close
 
 ROWS, INPUTS, OUTPUTS = 24, 6, 40
 
@@ -92,3 +93,36 @@ def test_a_sum_of_a_gradient_that_is_written_later(device: ck.Device) -> None:
         of_x, of_b = f(x, b, w)
         np.testing.assert_allclose(of_x.numpy(), 2 * np.exp(w.numpy()), rtol=1e-12)
         np.testing.assert_allclose(of_b.numpy(), np.exp(w.numpy()).sum(0), rtol=1e-12)
+
+
+def test_a_bias_of_many_rows(device: ck.Device) -> None:
+    """A GPU's kernel sums the derivatives that it computes for the products; again where the sum is differentiated."""
+    x, w, b, out = (
+        drawn(4096, 16),
+        drawn(16, 512, seed=1) / 4,
+        drawn(512, seed=2),
+        drawn(512, 32, seed=3) / 20,
+    )
+
+    def loss(x: Any, w: Any, b: Any, out: Any) -> Any:
+        return ck.sum(ck.sin(ck.erf(x @ w + b) @ out))
+
+    def slopes(x: Any, w: Any, b: Any, out: Any) -> Any:
+        return ck.sum(ck.grad(loss, argnums=2)(x, w, b, out) * ck.cos(b))
+
+    f, second = ck.jit(ck.grad(loss, argnums=(1, 2))), ck.jit(ck.grad(slopes, argnums=2))
+    h, c = (one.numpy() for one in (x @ w + b, out))
+    outer = np.cos(ck.erf(ck.asarray(h)).numpy() @ c)
+    inner = 2 / np.sqrt(np.pi) * np.exp(-(h**2))
+    g = outer @ c.T * inner
+    moved = inner * np.cos(b.numpy())
+    turned = -np.sin(ck.erf(ck.asarray(h)).numpy() @ c) * (moved @ c)
+    curved = turned @ c.T * inner - 2 * h * g * np.cos(b.numpy())
+    exact = [x.numpy().T @ g, g.sum(0)], [curved.sum(0) - g.sum(0) * np.sin(b.numpy())]
+    for _ in range(3):
+        for found, wanted in zip((f(x, w, b, out), [second(x, w, b, out)]), exact, strict=True):
+            for one, own in zip(found, wanted, strict=True):
+                assert_close(one.numpy(), own, rtol=0, atol=1e-11 * np.abs(own).max())
+    narrow = [one.astype("float32") for one in (x, w, b, out)]
+    for one, own in zip(f(*narrow), exact[0], strict=True):
+        assert_close(one.numpy(), own, rtol=0, atol=1e-5 * np.abs(own).max())

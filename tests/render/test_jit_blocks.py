@@ -110,3 +110,18 @@ def test_a_gpu_computes_functions_of_channels_once_where_that_saves_more_than_a_
         both = ck.jit(lambda x, v, y, w: (heavy(x, v), heavy(x[1:], v), heavy(y, w)))
         made = [(one.outputs[0].device, one.outputs[0].size) for one in both.launches(x, v, *own)]
         assert {*made[:2]} == {(x.device, 8), (own[0].device, 8)} and len(made) == 5
+
+
+def test_a_kernel_sums_the_gradient_that_it_computes_for_others() -> None:
+    """The gradient of a bias, beside what the products need."""
+
+    def loss(x: Any, w: Any, b: Any, out: Any) -> Any:
+        return ck.sum(ck.tanh(ck.gelu(x @ w + b) @ out))
+
+    with gpu_without_one(compiles=False):
+        arrays = [ck.zeros(one, "bfloat16") for one in ((4096, 256), (256, 1024), (1024,), (1024, 1024))]
+        launches = ck.jit(ck.grad(loss, argnums=(1, 2))).launches(*arrays)
+        (both,) = (one for one in launches if len(one.outputs) == 2 and one.outputs[0].shape == (4096, 1024))
+        assert "erf" in both.name and both.outputs[1].shape[1:] == (1024,)
+        sums = [one.inputs for one in launches if one.outputs[0].shape == (1024,)]
+        assert sums == [both.outputs[1:]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -67,7 +68,11 @@ def test_a_script_sees_a_wrong_result(measure: ModuleType) -> None:
         measure.difference("case", ck.asarray([float("nan"), -4.0]), exact, 1.0)
 
 
-def test_saves_what_it_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_saves_what_it_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The command sets it for its process, which all later tests would share: their kernels would be optimised at once.
+    monkeypatch.setenv("CUKERN_QUICK_BUILDS", "1")
     assert main(["bench", "--device", "host", "--families", "broadcast", "--out", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "bench.json").read_text())
     assert [one["name"] for one in found["results"]] == ["add a row", "add a column"]
@@ -76,6 +81,7 @@ def test_saves_what_it_measured(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert one["error"] < 1e-6
     assert "add a row" in (tmp_path / "bench.md").read_text()
     assert "wrong or failed: none" in capsys.readouterr().out
+    assert os.environ["CUKERN_QUICK_BUILDS"] == "0"
 
 
 def test_refuses_an_unknown_family(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from ...kernel.plan import made, one_device
 from ...launch import cost
 from ...launch.family import Family
 from ...linear.epilogue import of_sum
-from . import depthwise, depthwise_gradients, reference, samples, splitting
+from . import depthwise, depthwise_gradients, reference, splitting
 from .gradients import PortableWeights, SimtWeights, TensorCoresWeights, TmaWeights
 from .panels import Panels, PanelsWeights
 from .pointwise import Pointwise, PointwiseWeights
@@ -43,7 +43,7 @@ CONVOLUTION: Family[Convolution] = Family(
     Winograd,
     Panels,
     reference=reference.convolution,
-    samples=samples.convolutions(depthwise=False),
+    samples=reference.convolution_samples(depthwise=False),
 )
 #: Of few channels and filters a group, and gradients of their images.
 DEPTHWISE: Family[Convolution] = Family(
@@ -52,7 +52,7 @@ DEPTHWISE: Family[Convolution] = Family(
     depthwise.Rows,
     depthwise.Planes,
     reference=reference.convolution,
-    samples=samples.convolutions(depthwise=True),
+    samples=reference.convolution_samples(depthwise=True),
 )
 #: Of gradients of their weights.
 DEPTHWISE_WEIGHTS: Family[WeightsGradient] = Family(
@@ -63,7 +63,7 @@ DEPTHWISE_WEIGHTS: Family[WeightsGradient] = Family(
     depthwise_gradients.Planes,
     depthwise_gradients.Ring,
     reference=reference.weights_gradient,
-    samples=samples.gradients(depthwise=True),
+    samples=reference.gradient_samples(depthwise=True),
 )
 #: Of the weights of dense convolutions.
 WEIGHTS_GRADIENT: Family[WeightsGradient] = Family(
@@ -76,7 +76,7 @@ WEIGHTS_GRADIENT: Family[WeightsGradient] = Family(
     PortableWeights,
     PanelsWeights,
     reference=reference.weights_gradient,
-    samples=samples.gradients(depthwise=False),
+    samples=reference.gradient_samples(depthwise=False),
 )
 
 

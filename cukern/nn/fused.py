@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial, wraps
 from numbers import Real
+from types import EllipsisType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -45,6 +46,41 @@ def require_sizes(name: str, **sizes: object) -> None:
     """
     for argument, size in sizes.items():
         require_int(f"{name}: {argument}", size, 0)
+
+
+def require_shape(
+    name: str, argument: str, x: Array | None, *wanted: int | str | EllipsisType, note: str = ""
+) -> None:
+    """Raise unless ``x`` is None or has a shape.
+
+    Args:
+        name, argument: the called function, and its argument.
+        x: the argument.
+        wanted: the size of each axis, or a word for any size; an ellipsis first or last stands for any axes.
+        note: what else is said of the shape.
+
+    Raises:
+        ValueError: it has another shape.
+    """
+    if x is None:
+        return
+    shape, sizes = x.shape, wanted
+    if ... in wanted:
+        count = len(wanted) - 1
+        shape = shape[-count:] if wanted[0] is ... else shape[:count]
+        sizes = tuple(one for one in wanted if one is not ...)
+    if len(shape) != len(sizes) or any(
+        not isinstance(one, str) and one != n for one, n in zip(sizes, shape, strict=True)
+    ):
+        words = ", ".join("..." if one is ... else str(one) for one in wanted)
+        words += "," if len(wanted) == 1 else ""
+        raise ValueError(f"{name}: {argument}: expected shape ({words}){note}, got {x.shape}")
+
+
+def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
+    """Whether an array of a shape broadcasts to another shape."""
+    beside = to[len(to) - len(shape) :]
+    return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(shape, beside, strict=True))
 
 
 def several(value: Any, count: int, name: str, argument: str, least: int) -> tuple[int, ...]:
@@ -221,7 +257,6 @@ def of_axes(
     count: int,
     given: str,
     result: str,
-    **more: str,
 ) -> Callable[P, Array]:
     """A function over so many axes of arrays.
 

@@ -9,7 +9,7 @@ from .. import namespace as ops
 from ..array import Array
 from ..elementwise.operands import require_array
 from ..errors import require_choice
-from .fused import is_int
+from .fused import is_int, require_shape
 from .module import OfFunction
 
 #: The modes of :func:`cukern.pad` by PyTorch's names.
@@ -73,8 +73,7 @@ def _require_factor(name: str, x: Array, factor: int) -> Array:
     x = require_array(x, name)
     if not is_int(factor) or factor < 1:
         raise ValueError(f"{name}: factor: expected an int of at least 1, got {factor!r}")
-    if x.ndim < 3:
-        raise ValueError(f"{name}: x: expected shape (..., C, H, W), got {x.shape}")
+    require_shape(name, "x", x, ..., "C", "H", "W")
     return x
 
 

@@ -12,7 +12,7 @@ from ..array.creation import zeros
 from ..device import Device
 from . import init
 from .dropout import dropout, require_probability, stream
-from .fused import common_dtype, require_sizes
+from .fused import common_dtype, require_shape, require_sizes
 from .linear import linear
 from .module import Module, Parameter
 from .recurrence import recurrence, stacked
@@ -86,9 +86,8 @@ class _Recurrent(Module):
         """The outputs, and the last states of all layers and directions."""
         name = type(self).__name__
         common_dtype(name, {"x": x})
-        if x.ndim != 3 or x.shape[-1] != self.inputs:
-            order = "(batch, steps, " if self.batch_first else "(steps, batch, "
-            raise ValueError(f"{name}: x: expected shape {order}{self.inputs}), got {x.shape}")
+        order = ("batch", "steps") if self.batch_first else ("steps", "batch")
+        require_shape(name, "x", x, *order, self.inputs)
         steps, batch = x.shape[:2] if not self.batch_first else (x.shape[1], x.shape[0])
         if not steps:
             raise ValueError(f"{name}: x: expected one step or more, got shape {x.shape}")
@@ -136,10 +135,7 @@ class _Recurrent(Module):
         for i, one in enumerate(state):
             argument = f"state[{i}]" if self._states > 1 else "state"
             common_dtype(type(self).__name__, {"x": x, argument: one})
-            if one.shape != shape:
-                raise ValueError(
-                    f"{type(self).__name__}: {argument}: expected shape {shape}, got {one.shape}"
-                )
+            require_shape(type(self).__name__, argument, one, *shape)
         return list(zip(*(ops.unstack(one) for one in state), strict=True))
 
     def _parameters(self, suffix: str) -> tuple[Array, Array | None, Array, Array | None]:

@@ -24,7 +24,7 @@ from ..kernel.plan import new, on, operands
 from ..kernel.sizes import ACCESS, divide_up, index_type
 from ..kernel.strides import broadcast_shapes
 from ..pytree import declare_leaf
-from .fused import common_dtype, is_int
+from .fused import broadcasts, common_dtype, is_int, require_shape
 
 _BLOCK = 256
 _KERNEL = Kernel("nn/rotary.cu", block=_BLOCK)
@@ -160,8 +160,7 @@ def _require_tables(name: str, x: Array, cos: Array | None, sin: Array | None, s
 
 def _require_broadcast(name: str, argument: str, table: Sequence[int], shape: Sequence[int]) -> None:
     """Raise unless ``table`` broadcasts to the rows of ``x``."""
-    beside = shape[len(shape) - len(table) :] if len(table) <= len(shape) else ()
-    if len(table) > len(shape) or any(n not in (1, m) for n, m in zip(table, beside, strict=True)):
+    if not broadcasts(table, shape):
         raise ValueError(
             f"{name}: {argument}: shape {tuple(table)} does not broadcast to {tuple(shape)}, the rows of x"
         )
@@ -211,8 +210,7 @@ def rotary_embedding(
     name = "rotary_embedding"
     x = require_array(x, name)
     common_dtype(name, {"x": x})
-    if x.ndim < 2:
-        raise ValueError(f"{name}: x: expected shape (..., length, features), got {x.shape}")
+    require_shape(name, "x", x, ..., "length", "features")
     size = x.shape[-1] if size is None else size
     if not is_int(size) or size % 2 or not 0 < size <= x.shape[-1]:
         raise ValueError(f"{name}: size: expected an even number up to {x.shape[-1]}, got {size!r}")

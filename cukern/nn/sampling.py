@@ -16,7 +16,7 @@ from ..elementwise.operands import require_array
 from ..function import stop_gradient
 from ..random import Generator
 from .dropout import require_generator
-from .fused import common_dtype, is_int
+from .fused import broadcasts, common_dtype, is_int
 
 #: A number, or an array of one for each row of logits.
 Number = float | Array
@@ -62,9 +62,7 @@ def _number(name: str, argument: str, value: Number, logits: Array, low: float, 
         if dtypes.info(value.dtype).kind != "f":
             raise TypeError(f"{name}: {argument}: expected a floating array, got {value.dtype}")
         rows = logits.shape[:-1]
-        if value.ndim > len(rows) or any(
-            n not in (1, m) for n, m in zip(reversed(value.shape), reversed(rows), strict=False)
-        ):
+        if not broadcasts(value.shape, rows):
             raise ValueError(
                 f"{name}: {argument}: shape {value.shape} does not broadcast to {rows}, the rows"
             )

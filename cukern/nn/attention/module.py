@@ -17,7 +17,7 @@ from ...random import Generator
 from .. import init
 from ..dropout import dropout as of_weights
 from ..dropout import require_probability, stream
-from ..fused import common_dtype, require_sizes
+from ..fused import broadcasts, common_dtype, require_shape, require_sizes
 from ..linear import Linear, linear
 from ..module import Module, Parameter
 from .cache import KeyValueCache
@@ -65,8 +65,7 @@ def _require_mask(name: str, mask: object, shape: tuple[int, ...], device: Devic
     if not isinstance(mask, Array) or dtypes.info(mask.dtype).kind not in "bf":
         got = mask.dtype if isinstance(mask, Array) else type(mask).__name__
         raise TypeError(f"{name}: attn_mask: expected an array of bools or floats, got {got}")
-    beside = shape[len(shape) - mask.ndim :] if 0 < mask.ndim <= len(shape) else None
-    if beside is None or any(n not in (1, m) for n, m in zip(mask.shape, beside, strict=True)):
+    if not mask.ndim or not broadcasts(mask.shape, shape):
         raise ValueError(
             f"{name}: attn_mask: expected a shape that broadcasts to the scores' {shape}, got {mask.shape}"
         )
@@ -121,12 +120,9 @@ def scaled_dot_product_attention(
     name = "scaled_dot_product_attention"
     dtype = common_dtype(name, {"query": query, "key": key, "value": value})
     for argument, one in (("query", query), ("key", key), ("value", value)):
-        if one.ndim < 2:
-            raise ValueError(f"{name}: {argument}: expected shape (..., length, features), got {one.shape}")
-    if key.shape[-1] != query.shape[-1]:
-        raise ValueError(f"{name}: key: expected shape (..., S, {query.shape[-1]}), got {key.shape}")
-    if value.shape[-2] != key.shape[-2]:
-        raise ValueError(f"{name}: value: expected shape (..., {key.shape[-2]}, V), got {value.shape}")
+        require_shape(name, argument, one, ..., "length", "features")
+    require_shape(name, "key", key, ..., "S", query.shape[-1])
+    require_shape(name, "value", value, ..., key.shape[-2], "V")
     if is_causal and attn_mask is not None:
         raise ValueError(f"{name}: attn_mask: none may be given with is_causal; put both into the mask")
     if scale is not None and not isinstance(scale, Real):

@@ -10,7 +10,15 @@ from ...array import Array
 from ...cache import Cache, options_key
 from ...errors import require_choice, require_int
 from ...ops.padding import folded
-from ..fused import Activation, in_common_dtype, layouts_of, of_axes, require_activation, several
+from ..fused import (
+    Activation,
+    in_common_dtype,
+    layouts_of,
+    of_axes,
+    require_activation,
+    require_shape,
+    several,
+)
 from .operation import applied
 from .problem import Windows
 
@@ -43,8 +51,7 @@ def _given(
             f"expected weight of shape ({first}, {second}, ...)"
         )
     filters = weight.shape[1] * groups if transposed else weight.shape[0]
-    if bias is not None and bias.shape != (filters,):
-        raise ValueError(f"{name}: bias: expected shape ({filters},), got {bias.shape}")
+    require_shape(name, "bias", bias, filters)
     return x, weight, bias
 
 

@@ -17,7 +17,16 @@ from ...cache import Cache
 from ...device import Device
 from ...elementwise.operands import first_array, require_array
 from ...ops.info import finfo
-from ..fused import fused_vjp, in_common_dtype, is_int, layouts_of, record_fused, require_eps, tracked
+from ..fused import (
+    fused_vjp,
+    in_common_dtype,
+    is_int,
+    layouts_of,
+    record_fused,
+    require_eps,
+    require_shape,
+    tracked,
+)
 from ..module import Module, Parameter
 from .families import expect_backward, launch_backward, launch_forward
 from .reference import layer_norm_reference
@@ -123,8 +132,7 @@ def normalized(
     if x.shape[max(x.ndim - len(sizes), 0) :] != sizes:
         raise ValueError(f"{name}: x: expected trailing axes of sizes {sizes}, got shape {x.shape}")
     for argument, one in (("weight", weight), ("bias", bias)):
-        if one is not None and one.shape != sizes:
-            raise ValueError(f"{name}: {argument}: expected shape {sizes}, got {one.shape}")
+        require_shape(name, argument, one, *sizes)
     if residual is not None and residual.shape != x.shape:
         raise ValueError(f"{name}: residual: expected the shape of x, {x.shape}, got {residual.shape}")
     norm = _Norm(name, sizes, eps, centered)

@@ -22,7 +22,7 @@ from . import init
 from .fused import in_common_dtype, require_shape, require_sizes
 from .linear import linear
 from .module import Module, Parameter
-from .recurrence import recurrence
+from .recurrence import stacked
 
 #: The input gate, the output gate and the candidate.
 _GATES = 3
@@ -123,7 +123,8 @@ def lltm(
     of_x = linear(inputs, weights[:, state:], bias)
     if not state:  # no step has anything to compute
         return of_x, old_h, old_cell
-    outputs, (h, cell) = recurrence(_lltm_step, False, of_x, weights[:, :state], None, (old_h, old_cell))
+    layer = None, None, weights[:, :state], None, (old_h, old_cell)
+    outputs, ((h, cell),) = stacked(_lltm_step, False, of_x, [layer])
     return outputs, h, cell
 
 

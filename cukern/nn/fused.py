@@ -252,21 +252,17 @@ R = TypeVar("R")
 
 
 def of_axes(
-    function: Callable[Concatenate[int, P], Array],
-    name: str,
-    count: int,
-    given: str,
-    result: str,
+    function: Callable[Concatenate[int, P], Array], name: str, given: str, result: str
 ) -> Callable[P, Array]:
     """A function over so many axes of arrays.
 
     Args:
         function: takes the number of axes, and then what the new function takes. Its docstring is put in their words,
             which stand there in braces.
-        name: the public name.
-        count: of axes.
+        name: the public name, which ends with the number of axes, as in ``"conv2d"``.
         given, result: the arguments and the result of a doctest, which follows the docstring.
     """
+    count = int(name[-2])
     words = {
         "count": str(count),
         "axes": AXES[count],

@@ -239,34 +239,30 @@ def _transposed(
 conv1d = of_axes(
     _convolution,
     "conv1d",
-    1,
     'ck.asarray([[1.0, 2.0, 4.0]]), ck.asarray([[[-1.0, 1.0]]]), padding="same"',
     "[[1.0, 2.0, -4.0]]",
 )
 conv2d = of_axes(
     _convolution,
     "conv2d",
-    2,
     "ck.asarray([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]), ck.ones((1, 1, 2, 2)), ck.asarray([0.5])",
     "[[[12.5, 16.5]]]",
 )
 conv3d = of_axes(
-    _convolution, "conv3d", 3, "ck.ones((1, 2, 2, 3)), ck.ones((1, 1, 2, 2, 2))", "[[[[8.0, 8.0]]]]"
+    _convolution, "conv3d", "ck.ones((1, 2, 2, 3)), ck.ones((1, 1, 2, 2, 2))", "[[[[8.0, 8.0]]]]"
 )
 conv_transpose1d = of_axes(
-    _transposed, "conv_transpose1d", 1, "ck.asarray([[1.0, 2.0]]), ck.ones((1, 1, 2))", "[[1.0, 3.0, 2.0]]"
+    _transposed, "conv_transpose1d", "ck.asarray([[1.0, 2.0]]), ck.ones((1, 1, 2))", "[[1.0, 3.0, 2.0]]"
 )
 conv_transpose2d = of_axes(
     _transposed,
     "conv_transpose2d",
-    2,
     "ck.asarray([[[1.0, 2.0]]]), ck.asarray([[[[1.0, 1.0], [0.0, 1.0]]]]), stride=2",
     "[[[1.0, 1.0, 2.0, 2.0], [0.0, 1.0, 0.0, 2.0]]]",
 )
 conv_transpose3d = of_axes(
     _transposed,
     "conv_transpose3d",
-    3,
     "ck.ones((1, 1, 1, 2)), ck.ones((1, 1, 1, 1, 2))",
     "[[[[1.0, 2.0, 1.0]]]]",
 )

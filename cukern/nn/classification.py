@@ -16,7 +16,7 @@ from ..elementwise.special import _binary_entropy
 from ..elementwise.table import _weighted
 from ..errors import require_choice
 from ..reduction.rows import normalizers
-from .fused import broadcasts, common_dtype, is_int, require_ids, require_shape
+from .fused import common_dtype, is_int, require_broadcast, require_ids, require_shape
 from .losses import RowTerms, mean_loss, picked, row_terms
 from .regression import REDUCTIONS, by_reduction, reduced, require_same_shape
 
@@ -365,10 +365,7 @@ def _require_broadcast(name: str, x: Array, **weights: Array | None) -> None:
     """
     common_dtype(name, {"x": x}, weights)
     for argument, one in weights.items():
-        if one is not None and not broadcasts(one.shape, x.shape):
-            raise ValueError(
-                f"{name}: {argument}: expected a shape that broadcasts to {x.shape}, got {one.shape}"
-            )
+        require_broadcast(name, argument, one, x.shape)
 
 
 @by_reduction

@@ -26,6 +26,7 @@ from ..elementwise.program import Program, program, roots_from
 from ..errors import require_int
 from ..function import Function
 from ..jit import jit
+from ..kernel.strides import broadcasts
 from ..transforms import jvp, vjp
 
 #: An elementwise function that an operation applies to its result.
@@ -77,10 +78,39 @@ def require_shape(
         raise ValueError(f"{name}: {argument}: expected shape ({words}){note}, got {x.shape}")
 
 
-def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
-    """Whether an array of a shape broadcasts to another shape."""
-    beside = to[len(to) - len(shape) :]
-    return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(shape, beside, strict=True))
+def require_broadcast(
+    name: str, argument: str, x: Array | None, shape: Sequence[int], whose: str = ""
+) -> None:
+    """Raise unless ``x`` is None or broadcasts to a shape, that of what errors call ``whose``.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if x is not None and not broadcasts(x.shape, shape):
+        raise ValueError(
+            f"{name}: {argument}: expected a shape that broadcasts to {whose}{tuple(shape)}, got {x.shape}"
+        )
+
+
+def require_kind(name: str, argument: str, x: object, kinds: str, wanted: str) -> None:
+    """Raise unless ``x`` is an array of a dtype of one of these kinds, as errors say in words.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(x, Array) or dtypes.info(x.dtype).kind not in kinds:
+        got = x.dtype if isinstance(x, Array) else type(x).__name__
+        raise TypeError(f"{name}: {argument}: expected {wanted}, got {got}")
+
+
+def require_beside(name: str, argument: str, x: Array, other: Array, named: str) -> None:
+    """Raise unless ``x`` is on the device of another array, which errors call ``named``.
+
+    Raises:
+        ValueError: it is on another one.
+    """
+    if x.device is not other.device:
+        raise ValueError(f"{name}: {argument} is on {x.device}, {named} on {other.device}; move one of them")
 
 
 def several(value: Any, count: int, name: str, argument: str, least: int) -> tuple[int, ...]:
@@ -155,16 +185,14 @@ def activation_variables(program: Program | None) -> dict[str, Any]:
     return {"activation": own, "arguments": len(program.inputs), "body": body, "value": value}
 
 
-def require_ids(name: str, argument: str, ids: object, size: int | None = None) -> None:
+def require_ids(name: str, argument: str, ids: Any, size: int | None = None) -> None:
     """Raise unless ``ids`` are indices of an axis of ``size``.
 
     Raises:
         TypeError: ``ids`` is not an integer array.
         IndexError: one is out of range; checked only on the host, because a check would wait for a GPU.
     """
-    if not isinstance(ids, Array) or dtypes.info(ids.dtype).kind not in "iu":
-        got = ids.dtype if isinstance(ids, Array) else type(ids).__name__
-        raise TypeError(f"{name}: {argument}: expected an integer array, got {got}")
+    require_kind(name, argument, ids, "iu", "an integer array")
     if size is None or not ids.device.addressable or not ids.size:
         return
     while type(ids) is Batched:  # those of all examples
@@ -205,9 +233,7 @@ def common_dtype(
         if dtype not in dtypes.FLOATS:
             raise TypeError(f"{name}: {argument}: expected a floating dtype, got {dtype}")
         if array.device is not first.device:
-            raise ValueError(
-                f"{name}: {argument} is on {array.device}, {named} on {first.device}; move one of them"
-            )
+            require_beside(name, argument, array, first, named)
     assert first is not None
     return first.dtype if same else dtypes.result_type(*given.values())
 

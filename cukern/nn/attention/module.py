@@ -17,7 +17,14 @@ from ...random import Generator
 from .. import init
 from ..dropout import dropout as of_weights
 from ..dropout import require_probability, stream
-from ..fused import broadcasts, common_dtype, require_shape, require_sizes
+from ..fused import (
+    common_dtype,
+    require_beside,
+    require_broadcast,
+    require_kind,
+    require_shape,
+    require_sizes,
+)
 from ..linear import Linear, linear
 from ..module import Module, Parameter
 from .cache import KeyValueCache
@@ -53,24 +60,6 @@ def _masked(scores: Array, mask: Array, scale: float) -> tuple[Array, Array]:
         return _chosen(scores, mask, alive, scale), alive
     alive = ops.greater(ops.max(mask, axis=-1, keepdims=True), -math.inf)
     return _added(scores, mask, alive, scale), alive
-
-
-def _require_mask(name: str, mask: object, shape: tuple[int, ...], device: Device) -> None:
-    """Raise unless ``mask`` is a mask for scores of this shape.
-
-    Raises:
-        TypeError: it is not an array of bools or floats.
-        ValueError: its shape does not broadcast to that of the scores, or it is on another device.
-    """
-    if not isinstance(mask, Array) or dtypes.info(mask.dtype).kind not in "bf":
-        got = mask.dtype if isinstance(mask, Array) else type(mask).__name__
-        raise TypeError(f"{name}: attn_mask: expected an array of bools or floats, got {got}")
-    if not mask.ndim or not broadcasts(mask.shape, shape):
-        raise ValueError(
-            f"{name}: attn_mask: expected a shape that broadcasts to the scores' {shape}, got {mask.shape}"
-        )
-    if mask.device is not device:
-        raise ValueError(f"{name}: attn_mask is on {mask.device}, query on {device}; move one of them")
 
 
 def scaled_dot_product_attention(
@@ -132,7 +121,11 @@ def scaled_dot_product_attention(
     factor = float(scale) if scale is not None else 1 / math.sqrt(max(query.shape[-1], 1))
     lead = broadcast_shapes(name, [one.shape[:-2] for one in (query, key, value)])
     if attn_mask is not None:
-        _require_mask(name, attn_mask, (*lead, query.shape[-2], key.shape[-2]), query.device)
+        require_kind(name, "attn_mask", attn_mask, "bf", "an array of bools or floats")
+        scores = (*lead, query.shape[-2], key.shape[-2])
+        require_shape(name, "attn_mask", attn_mask, ..., "S")
+        require_broadcast(name, "attn_mask", attn_mask, scores, "the scores' ")
+        require_beside(name, "attn_mask", attn_mask, query, "query")
     matrices = query._planned(), key._planned(), value._planned()
     more = attn_mask is not None or dropout_p > 0
     floats = attn_mask is not None and dtypes.info(attn_mask.dtype).kind == "f"

@@ -18,10 +18,11 @@ from ...kernel.sizes import divide_up
 from ...launch import cost
 from ...launch.params import Params
 from ...launch.variant import Launch, Plan, Variant, prepared
+from ...linear.variants import K_BLOCK
 from .arrangement import Arranged, Pipeline, channels_last
 from .pointwise import moving
 from .problem import Gemm, WeightsGradient, channels_last_layout, operand_steps, rounding
-from .tensor_cores import K_BLOCK, TensorCores, TensorCoreTile, why_no_tensor_cores
+from .tensor_cores import TensorCores, TensorCoreTile, why_no_tensor_cores
 from .tma import ALIGNMENT, BARRIERS, LINE, LONGEST, halo, image_tiles, moves_by_one_or_two
 from .variants import (
     SIMT_TILES,

@@ -13,43 +13,15 @@ from ...kernel import Kernel
 from ...kernel.sizes import ACCESS, divide_up
 from ...launch import cost
 from ...launch.variant import Launch
+from ...linear.variants import K_BLOCK, CopiedTile
 from .arrangement import Arranged, channels_last
 from .problem import Convolution, Gemm, operand_steps
 from .variants import Implicit, Tile, constants_of, copying, reordering
 
-#: Bytes of a k-block along the depth.
-K_BLOCK = 128
-
 
 @dataclass(frozen=True)
-class TensorCoreTile(Tile):
-    """The tile of a GEMM on tensor cores, of multiples of 64 rows and columns: nn/convolution/product.cu.
-
-    Attributes:
-        warps_m, warps_n: warps that share its rows, and its columns.
-        stages: k-blocks of the factors in shared memory, all but one of them on their way.
-        grouped: whether a warpgroup multiplies 64 rows together, by wgmma of sm_90a.
-    """
-
-    warps_m: int
-    warps_n: int
-    stages: int
-    grouped: bool = False
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return 32 * self.warps_m * self.warps_n
-
-    @property
-    def shared(self) -> int:
-        """Bytes of dynamic shared memory of a block, of wgmma with those for its alignment."""
-        return self.stages * K_BLOCK * (self.tile_m + self.tile_n) + (1024 if self.grouped else 0)
-
-    def runs_on(self, limits: Properties) -> bool:
-        """Whether a device has its instructions and enough shared memory."""
-        has = limits.compute_capability[0] == 9 or not self.grouped
-        return has and self.shared <= limits.max_shared_memory_per_block
+class TensorCoreTile(CopiedTile, Tile):
+    """The tile of a GEMM on tensor cores: nn/convolution/product.cu."""
 
     def product(
         self, gemm: Gemm, elem: dtypes.DType, constants: dict[str, Any], steps: Any, splits: int = 1

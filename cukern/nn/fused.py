@@ -65,17 +65,22 @@ def require_shape(
     """
     if x is None:
         return
-    shape, sizes = x.shape, wanted
-    if ... in wanted:
-        count = len(wanted) - 1
-        shape = shape[-count:] if wanted[0] is ... else shape[:count]
-        sizes = tuple(one for one in wanted if one is not ...)
-    if len(shape) != len(sizes) or any(
-        not isinstance(one, str) and one != n for one, n in zip(sizes, shape, strict=True)
-    ):
+    part, count, given = _places(wanted)
+    shape = x.shape[part]
+    if len(shape) != count or [n for i, n in given if shape[i] != n]:
         words = ", ".join("..." if one is ... else str(one) for one in wanted)
         words += "," if len(wanted) == 1 else ""
         raise ValueError(f"{name}: {argument}: expected shape ({words}){note}, got {x.shape}")
+
+
+@lru_cache(maxsize=4096)
+def _places(wanted: tuple[Any, ...]) -> tuple[slice, int, list[tuple[int, int]]]:
+    """Of what :func:`require_shape` wants: which axes, how many, and those that have one size, with it."""
+    sizes = [one for one in wanted if one is not ...]
+    part = slice(None)
+    if ... in wanted:
+        part = slice(-len(sizes), None) if wanted[0] is ... else slice(len(sizes))
+    return part, len(sizes), [(i, n) for i, n in enumerate(sizes) if not isinstance(n, str)]
 
 
 def require_broadcast(

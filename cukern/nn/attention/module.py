@@ -108,8 +108,7 @@ def scaled_dot_product_attention(
     """
     name = "scaled_dot_product_attention"
     dtype = common_dtype(name, {"query": query, "key": key, "value": value})
-    for argument, one in (("query", query), ("key", key), ("value", value)):
-        require_shape(name, argument, one, ..., "length", "features")
+    require_shape(name, "query", query, ..., "length", "features")
     require_shape(name, "key", key, ..., "S", query.shape[-1])
     require_shape(name, "value", value, ..., key.shape[-2], "V")
     if is_causal and attn_mask is not None:

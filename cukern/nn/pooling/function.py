@@ -120,7 +120,7 @@ def checked(name: str, x: Array, count: int) -> Array:
 
 
 def _checked(name: str, count: int, x: Array, *sizes: Any) -> tuple[Array, list[Windows]]:
-    """The array, and the windows along each axis.
+    """The array, and the windows of its planes, of three axes those along each of them.
 
     Args:
         name: the function's.
@@ -138,7 +138,7 @@ def _checked(name: str, count: int, x: Array, *sizes: Any) -> tuple[Array, list[
     return x, axes
 
 
-#: The windows along each axis, of layouts and options that passed all checks.
+#: These windows, of layouts and options that passed all checks.
 _known: Cache[Any, list[Windows]] = Cache()
 
 
@@ -161,18 +161,17 @@ def _first_checked(name: str, count: int, x: Array, *sizes: Any) -> tuple[Array,
         raise ValueError(
             f"{name}: kernel_size: no window of span {spans} fits x of shape {x.shape} with padding {paddings}"
         )
-    return x, axes
+    return x, axes if count == 3 else [_beside(*[_SINGLE, *axes][-2:])]
 
 
 _beside = lru_cache(maxsize=4096)(Windows.beside)
 
 
-def _planes(x: Array, axes: Sequence[Windows], maximum: bool) -> Array:
+def _planes(x: Array, count: int, windows: Windows, maximum: bool) -> Array:
     """Pooling of one or two axes, by the kernels of planes."""
-    if len(axes) == 2:
-        return _Pool2d.apply(x, _beside(*axes), maximum)
-    y = _Pool2d.apply(ops.expand_dims(x, axis=-2), _beside(_SINGLE, axes[0]), maximum)
-    return y[..., 0, :]
+    if count == 2:
+        return _Pool2d.apply(x, windows, maximum)
+    return _Pool2d.apply(ops.expand_dims(x, axis=-2), windows, maximum)[..., 0, :]
 
 
 def _averages(
@@ -206,7 +205,7 @@ def _averages(
         f"avg_pool{count}d", count, x, kernel_size, stride, padding, 1, ceil_mode, count_include_pad
     )
     if count < 3:
-        return _planes(x, axes, False)
+        return _planes(x, count, axes[0], False)
     matrices = []
     for axis, n in zip(axes, x.shape[-3:], strict=True):
         first = np.arange(axis.output_shape(n, 1)[0]) * axis.stride[0] - axis.padding[0]
@@ -247,8 +246,8 @@ def _maxima(
     # Of three axes by a second pass over the first of them; both give the gradient to the first of equal elements.
     x, axes = _checked(f"max_pool{count}d", count, x, kernel_size, stride, padding, dilation, ceil_mode)
     if count < 3:
-        return _planes(x, axes, True)
-    planes = _planes(x, axes[1:], True)
+        return _planes(x, count, axes[0], True)
+    planes = _Pool2d.apply(x, _beside(*axes[1:]), True)
     lines = ops.reshape(planes, (*planes.shape[:-2], math.prod(planes.shape[-2:])))
     y = _Pool2d.apply(lines, axes[0], True)
     return ops.reshape(y, (*y.shape[:-1], *planes.shape[-2:]))

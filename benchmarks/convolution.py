@@ -18,7 +18,7 @@ from measure import Benchmark, torch
 
 import cukern as ck
 from cukern.nn.convolution.families import convolution, weights_gradient
-from cukern.nn.convolution.problem import Windows
+from cukern.nn.convolution.problem import Form, Windows
 
 
 class Case(NamedTuple):
@@ -112,8 +112,8 @@ def own(case: Case, x: ck.Array, w: ck.Array, dy: ck.Array) -> list[Callable[[],
     two = (case.kernel,) * 2
     windows = Windows((case.stride,) * 2, (case.padding,) * 2, (1, 1), case.groups)
     return [
-        lambda: convolution(x, w, (), windows, (case.output,) * 2, False, case.last),
-        lambda: convolution(dy, w, (), windows, (case.size,) * 2, True, case.last),
+        lambda: convolution(x, w, (), Form(windows, (case.output,) * 2, False, case.last)),
+        lambda: convolution(dy, w, (), Form(windows, (case.size,) * 2, True, case.last)),
         lambda: weights_gradient(dy, x, windows, two, case.last),
     ]
 

@@ -126,7 +126,7 @@ CHECKS = {
 EQUIVALENT = (
     ("nn/cross_entropy/row.cuh", "int v = 1; v < width", "`1` is `0`", "a maximum with itself"),
     ("index/scan_warp.cuh", "distance < team", "`<` is `<=`", "no lane is as far as the team is long"),
-    ("nn/pooling/backward_last.cu", "padded_column > column_reach", "`>` is `>=`", "zero is divided"),
+    ("nn/pooling/backward.cu", "padded_column > column_reach", "`>` is `>=`", "zero is divided"),
     ("index/scan.cu", "if (tile > 1)", "the guard is dropped", "a minimum with a tile of one is one"),
     ("generate/heads.cu", "? 1 : 2", "`2` is `3`", "what is neither 0 nor 1 is the third"),
     ("nn/cross_entropy/mean.cu", "int phase = 0", "`0` is `1`", "the other one of two buffers comes first"),

@@ -318,20 +318,15 @@ def _contiguous(factor: Factor) -> str:
 
 
 @dataclass(frozen=True)
-class TensorCores(OneLaunch):
-    """Tiles of 16-bit floats whose k-blocks threads copy: mma of sm_80, wgmma of sm_90a.
+class CopiedTile:
+    """A block's tile of a product on tensor cores, by mma or wgmma, whose k-blocks threads copy.
 
     Attributes:
         tile_m, tile_n: rows and columns of a block's tile, multiples of 64.
         warps_m, warps_n: warps along its rows, and along its columns.
         stages: k-blocks of the factors in shared memory, all but one of them on their way.
         grouped: whether a warpgroup multiplies 64 rows together, by wgmma.
-        band: rows of tiles computed column by column, so that concurrent ones share factors in the L2.
     """
-
-    name = "tensor cores"
-    needs = (8, 0)
-    kernel = Kernel("linear/product_tensor_cores.cu")
 
     tile_m: int
     tile_n: int
@@ -339,6 +334,35 @@ class TensorCores(OneLaunch):
     warps_n: int
     stages: int
     grouped: bool = False
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * self.warps_m * self.warps_n
+
+    @property
+    def shared(self) -> int:
+        """Bytes of dynamic shared memory of a block, of wgmma with those for its alignment."""
+        return self.stages * K_BLOCK * (self.tile_m + self.tile_n) + (1024 if self.grouped else 0)
+
+    def runs_on(self, limits: Properties) -> bool:
+        """Whether a device has its instructions and enough shared memory."""
+        has = limits.compute_capability[0] == 9 or not self.grouped
+        return has and self.shared <= limits.max_shared_memory_per_block
+
+
+@dataclass(frozen=True)
+class TensorCores(CopiedTile, OneLaunch):
+    """Tiles of 16-bit floats whose k-blocks threads copy: mma of sm_80, wgmma of sm_90a.
+
+    Attributes:
+        band: rows of tiles computed column by column, so that concurrent ones share factors in the L2.
+    """
+
+    name = "tensor cores"
+    needs = (8, 0)
+    kernel = Kernel("linear/product_tensor_cores.cu")
+
     band: int = 8
 
     #: Elements of a k-block.
@@ -366,16 +390,6 @@ class TensorCores(OneLaunch):
     writing, writing_apart = 0.65, 0.09
     reading, beside = 0.33, 1
 
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return 32 * self.warps_m * self.warps_n
-
-    @property
-    def shared(self) -> int:
-        """Bytes of dynamic shared memory of a block, of wgmma with those for its alignment."""
-        return self.stages * K_BLOCK * (self.tile_m + self.tile_n) + (1024 if self.grouped else 0)
-
     @classmethod
     def fits(cls, problem: Product, limits: Properties) -> str:
         """For 16-bit factors in rows that begin at multiples of 16 bytes, and what a library leaves or is slow at."""
@@ -397,11 +411,6 @@ class TensorCores(OneLaunch):
             return iter(configs)
         width = min((one.tile_n for one in configs if one.tile_n >= gemm.n), default=0)
         return (one for one in configs if one.tile_n == width and one.tile_m <= cls.few_rows)
-
-    def runs_on(self, limits: Properties) -> bool:
-        """Whether a device has its instructions and enough shared memory."""
-        has = limits.compute_capability[0] == 9 or not self.grouped
-        return has and self.shared <= limits.max_shared_memory_per_block
 
     def seconds(self, gemm: Gemm, limits: Properties) -> float:
         """The tiles of the busiest multiprocessor."""

@@ -13,10 +13,10 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, require_array
 from ..errors import require_choice
 from .fused import common_dtype
-from .module import Module
+from .module import OfFunction
 
 
-class Activation(Module):
+class Activation(OfFunction):
     """A function of one array, with options, as a module.
 
     Raises:
@@ -24,23 +24,13 @@ class Activation(Module):
         ValueError: an option does not have such a value.
     """
 
-    _function: Callable[..., Any]
     #: The allowed values of options with named values.
     _choices: Mapping[str, Sequence[str]] = MappingProxyType({})
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        try:
-            bound = inspect.signature(type(self)).bind(*args, **options)
-        except TypeError as error:
-            raise TypeError(f"{type(self).__name__}: {error}") from None
-        bound.apply_defaults()
-        self.options = dict(bound.arguments)
+        super().__init__(*args, **options)
         for option, known in type(self)._choices.items():
             require_choice(f"{type(self).__name__}: {option}", self.options[option], known)
-
-    def forward(self, x: Array) -> Array:
-        """The function of ``x``."""
-        return type(self)._function(x, *self.options.values())
 
     def extra_repr(self) -> str:
         """The options."""
@@ -56,13 +46,11 @@ def _activation(
 ) -> type[Activation]:
     """A module of ``function``, whose options follow the array in the order of ``defaults``."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    signature = inspect.Signature(
-        [inspect.Parameter(option, kind, default=value) for option, value in defaults.items()]
-    )
+    options = [inspect.Parameter(option, kind, default=value) for option, value in defaults.items()]
     members = {
         "__doc__": f":func:`{shown}` as a module.",
         "__module__": __name__,
-        "__signature__": signature,
+        "__signature__": inspect.Signature(options),
         "_choices": choices,
         "_function": staticmethod(function),
     }

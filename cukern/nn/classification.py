@@ -16,7 +16,7 @@ from ..elementwise.special import _binary_entropy
 from ..elementwise.table import _weighted
 from ..errors import require_choice
 from ..reduction.rows import normalizers
-from .fused import common_dtype, is_int, require_ids
+from .fused import common_dtype, is_int, require_broadcast, require_ids, require_shape
 from .losses import RowTerms, mean_loss, picked, row_terms
 from .regression import REDUCTIONS, by_reduction, reduced, require_same_shape
 
@@ -55,10 +55,7 @@ def require_weight(name: str, logits: Array, weight: Array | None) -> None:
         ValueError: its shape is not (classes,), or it is on another device.
     """
     common_dtype(name, {"logits": logits}, {"weight": weight})
-    if weight is not None and weight.shape != logits.shape[-1:]:
-        raise ValueError(
-            f"{name}: weight: expected shape {logits.shape[-1:]}, one a class, got {weight.shape}"
-        )
+    require_shape(name, "weight", weight, *logits.shape[-1:], note=", one a class")
 
 
 @fuse(static=("ignore_index",))
@@ -368,13 +365,7 @@ def _require_broadcast(name: str, x: Array, **weights: Array | None) -> None:
     """
     common_dtype(name, {"x": x}, weights)
     for argument, one in weights.items():
-        if one is None:
-            continue
-        sizes = x.shape[x.ndim - one.ndim :] if one.ndim <= x.ndim else None
-        if sizes is None or any(n not in (1, m) for n, m in zip(one.shape, sizes, strict=True)):
-            raise ValueError(
-                f"{name}: {argument}: expected a shape that broadcasts to {x.shape}, got {one.shape}"
-            )
+        require_broadcast(name, argument, one, x.shape)
 
 
 @by_reduction

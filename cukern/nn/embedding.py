@@ -15,7 +15,7 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_array, require_arrays
 from ..function import stop_gradient
 from . import init
-from .fused import common_dtype, is_int, require_ids, require_sizes
+from .fused import common_dtype, is_int, require_ids, require_shape, require_sizes
 from .module import Module, Parameter
 
 
@@ -62,8 +62,7 @@ def embedding(ids: Array, weight: Array, padding_idx: int | None = None) -> Arra
     ids, weight = require_arrays((ids, weight), "embedding", ("ids", "weight"))
     common_dtype("embedding", {"weight": weight})
     require_ids("embedding", "ids", ids)
-    if weight.ndim != 2:
-        raise ValueError(f"embedding: weight: expected shape (rows, features), got {weight.shape}")
+    require_shape("embedding", "weight", weight, "rows", "features")
     require_ids("embedding", "ids", ids, weight.shape[0])
     rows = ops.take(weight, ids, axis=0)
     if padding_idx is not None:

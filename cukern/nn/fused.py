@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial, wraps
 from numbers import Real
+from types import EllipsisType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from ..elementwise.program import Program, program, roots_from
 from ..errors import require_int
 from ..function import Function
 from ..jit import jit
+from ..kernel.strides import broadcasts
 from ..transforms import jvp, vjp
 
 #: An elementwise function that an operation applies to its result.
@@ -45,6 +47,75 @@ def require_sizes(name: str, **sizes: object) -> None:
     """
     for argument, size in sizes.items():
         require_int(f"{name}: {argument}", size, 0)
+
+
+def require_shape(
+    name: str, argument: str, x: Array | None, *wanted: int | str | EllipsisType, note: str = ""
+) -> None:
+    """Raise unless ``x`` is None or has a shape.
+
+    Args:
+        name, argument: the called function, and its argument.
+        x: the argument.
+        wanted: the size of each axis, or a word for any size; an ellipsis first or last stands for any axes.
+        note: what else is said of the shape.
+
+    Raises:
+        ValueError: it has another shape.
+    """
+    if x is None:
+        return
+    part, count, given = _places(wanted)
+    shape = x.shape[part]
+    if len(shape) != count or [n for i, n in given if shape[i] != n]:
+        words = ", ".join("..." if one is ... else str(one) for one in wanted)
+        words += "," if len(wanted) == 1 else ""
+        raise ValueError(f"{name}: {argument}: expected shape ({words}){note}, got {x.shape}")
+
+
+@lru_cache(maxsize=4096)
+def _places(wanted: tuple[Any, ...]) -> tuple[slice, int, list[tuple[int, int]]]:
+    """Of what :func:`require_shape` wants: which axes, how many, and those that have one size, with it."""
+    sizes = [one for one in wanted if one is not ...]
+    part = slice(None)
+    if ... in wanted:
+        part = slice(-len(sizes), None) if wanted[0] is ... else slice(len(sizes))
+    return part, len(sizes), [(i, n) for i, n in enumerate(sizes) if not isinstance(n, str)]
+
+
+def require_broadcast(
+    name: str, argument: str, x: Array | None, shape: Sequence[int], whose: str = ""
+) -> None:
+    """Raise unless ``x`` is None or broadcasts to a shape, that of what errors call ``whose``.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if x is not None and not broadcasts(x.shape, shape):
+        raise ValueError(
+            f"{name}: {argument}: expected a shape that broadcasts to {whose}{tuple(shape)}, got {x.shape}"
+        )
+
+
+def require_kind(name: str, argument: str, x: object, kinds: str, wanted: str) -> None:
+    """Raise unless ``x`` is an array of a dtype of one of these kinds, as errors say in words.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(x, Array) or dtypes.info(x.dtype).kind not in kinds:
+        got = x.dtype if isinstance(x, Array) else type(x).__name__
+        raise TypeError(f"{name}: {argument}: expected {wanted}, got {got}")
+
+
+def require_beside(name: str, argument: str, x: Array, other: Array, named: str) -> None:
+    """Raise unless ``x`` is on the device of another array, which errors call ``named``.
+
+    Raises:
+        ValueError: it is on another one.
+    """
+    if x.device is not other.device:
+        raise ValueError(f"{name}: {argument} is on {x.device}, {named} on {other.device}; move one of them")
 
 
 def several(value: Any, count: int, name: str, argument: str, least: int) -> tuple[int, ...]:
@@ -119,16 +190,14 @@ def activation_variables(program: Program | None) -> dict[str, Any]:
     return {"activation": own, "arguments": len(program.inputs), "body": body, "value": value}
 
 
-def require_ids(name: str, argument: str, ids: object, size: int | None = None) -> None:
+def require_ids(name: str, argument: str, ids: Any, size: int | None = None) -> None:
     """Raise unless ``ids`` are indices of an axis of ``size``.
 
     Raises:
         TypeError: ``ids`` is not an integer array.
         IndexError: one is out of range; checked only on the host, because a check would wait for a GPU.
     """
-    if not isinstance(ids, Array) or dtypes.info(ids.dtype).kind not in "iu":
-        got = ids.dtype if isinstance(ids, Array) else type(ids).__name__
-        raise TypeError(f"{name}: {argument}: expected an integer array, got {got}")
+    require_kind(name, argument, ids, "iu", "an integer array")
     if size is None or not ids.device.addressable or not ids.size:
         return
     while type(ids) is Batched:  # those of all examples
@@ -169,9 +238,7 @@ def common_dtype(
         if dtype not in dtypes.FLOATS:
             raise TypeError(f"{name}: {argument}: expected a floating dtype, got {dtype}")
         if array.device is not first.device:
-            raise ValueError(
-                f"{name}: {argument} is on {array.device}, {named} on {first.device}; move one of them"
-            )
+            require_beside(name, argument, array, first, named)
     assert first is not None
     return first.dtype if same else dtypes.result_type(*given.values())
 
@@ -216,22 +283,17 @@ R = TypeVar("R")
 
 
 def of_axes(
-    function: Callable[Concatenate[int, P], Array],
-    name: str,
-    count: int,
-    given: str,
-    result: str,
-    **more: str,
+    function: Callable[Concatenate[int, P], Array], name: str, given: str, result: str
 ) -> Callable[P, Array]:
     """A function over so many axes of arrays.
 
     Args:
         function: takes the number of axes, and then what the new function takes. Its docstring is put in their words,
             which stand there in braces.
-        name: the public name.
-        count: of axes.
+        name: the public name, which ends with the number of axes, as in ``"conv2d"``.
         given, result: the arguments and the result of a doctest, which follows the docstring.
     """
+    count = int(name[-2])
     words = {
         "count": str(count),
         "axes": AXES[count],

@@ -17,7 +17,7 @@ from ..device import Device
 from ..elementwise.fuse import Fused, fuse
 from ..function import checkpoint
 from . import init
-from .fused import Activation, in_common_dtype, layouts_of, require_sizes
+from .fused import Activation, in_common_dtype, layouts_of, require_shape, require_sizes
 from .module import Module, Parameter
 
 
@@ -64,15 +64,10 @@ def linear(
     if layouts in _plain:
         return _fused(activation)(x, weight, bias)
     x, weight, bias = in_common_dtype("linear", {"x": x, "weight": weight}, {"bias": bias})
-    if weight.ndim != 2:
-        raise ValueError(f"linear: weight: expected shape (outputs, inputs), got {weight.shape}")
+    require_shape("linear", "weight", weight, "outputs", "inputs")
     outputs, inputs = weight.shape
-    if not x.ndim or x.shape[-1] != inputs:
-        raise ValueError(
-            f"linear: x: expected shape (..., {inputs}) for weight {weight.shape}, got {x.shape}"
-        )
-    if bias is not None and bias.shape != (outputs,):
-        raise ValueError(f"linear: bias: expected shape ({outputs},), got {bias.shape}")
+    require_shape("linear", "x", x, ..., inputs, note=f" for weight {weight.shape}")
+    require_shape("linear", "bias", bias, outputs)
     by_rows = x.device.addressable or not x.is_contiguous  # NumPy takes a matrix in less time
     if x.ndim == 2 or (x.ndim > 2 and not by_rows):
         if layouts is not None and layouts == layouts_of(x, weight, bias):

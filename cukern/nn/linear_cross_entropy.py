@@ -21,7 +21,7 @@ from ..kernel.plan import Plan, on
 from ..kernel.sizes import divide_up
 from ..linear.blas import product, readable
 from . import losses
-from .fused import fused_vjp, in_common_dtype, require_ids
+from .fused import fused_vjp, in_common_dtype, require_ids, require_shape
 from .linear import linear
 
 _replace = Kernel("nn/cross_entropy/replace.cu", name="cross_entropy_replace")
@@ -106,15 +106,12 @@ def _checked(
             f"{weight.shape}"
         )
     classes, inputs = weight.shape
-    if bias is not None and bias.shape != (classes,):
-        raise ValueError(f"{name}: bias: expected shape ({classes},), got {bias.shape}")
+    require_shape(name, "bias", bias, classes)
     targets = require_array(targets, name, "targets", x)
     require_ids(name, "targets", targets, classes)
-    if targets.shape != x.shape[:-1]:
-        raise ValueError(
-            f"{name}: targets: expected shape {x.shape[:-1]}, that of x {x.shape} without its last axis, "
-            f"got {targets.shape}"
-        )
+    require_shape(
+        name, "targets", targets, *x.shape[:-1], note=f", that of x {x.shape} without its last axis"
+    )
     rows = math.prod(targets.shape)
     return ops.reshape(x, (rows, inputs)), weight, bias, ops.reshape(targets.to_device(x.device), (rows,))
 

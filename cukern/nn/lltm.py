@@ -19,10 +19,10 @@ from ..device import Device
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_array
 from . import init
-from .fused import in_common_dtype, require_sizes
+from .fused import in_common_dtype, require_shape, require_sizes
 from .linear import linear
 from .module import Module, Parameter
-from .recurrence import recurrence
+from .recurrence import stacked
 
 #: The input gate, the output gate and the candidate.
 _GATES = 3
@@ -49,28 +49,20 @@ def _checked(
     taken = in_common_dtype(name, given)
     arrays = dict(zip(given, taken, strict=True))
     _require_inputs(name, what, arrays[what])
-    if arrays["old_h"].ndim != 2:
-        raise ValueError(f"{name}: old_h: expected shape (batch, state), got {arrays['old_h'].shape}")
+    require_shape(name, "old_h", arrays["old_h"], "batch", "state")
     (batch, features), state = arrays[what].shape[-2:], arrays["old_h"].shape[1]
-    expected = {
-        "weights": (3 * state, state + features),
-        "bias": (3 * state,),
-        "old_h": (batch, state),
-        "old_cell": (batch, state),
-    }
-    for argument, shape in expected.items():
-        if arrays[argument].shape != shape:
-            raise ValueError(
-                f"{name}: {argument}: expected shape {shape} for {what} {arrays[what].shape} and a state of "
-                f"{state}, got {arrays[argument].shape}"
-            )
+    note = f" for {what} {arrays[what].shape} and a state of {state}"
+    require_shape(name, "weights", arrays["weights"], 3 * state, state + features, note=note)
+    require_shape(name, "bias", arrays["bias"], 3 * state, note=note)
+    require_shape(name, "old_h", arrays["old_h"], batch, state, note=note)
+    require_shape(name, "old_cell", arrays["old_cell"], batch, state, note=note)
     return taken
 
 
 def _require_inputs(name: str, what: str, inputs: Array) -> None:
     """Raise unless ``inputs`` are the input of a step, or the inputs of at least one step."""
-    if what == "input" and inputs.ndim != 2:
-        raise ValueError(f"{name}: input: expected shape (batch, features), got {inputs.shape}")
+    if what == "input":
+        require_shape(name, what, inputs, "batch", "features")
     if what == "inputs" and (inputs.ndim != 3 or not inputs.shape[0]):
         raise ValueError(
             f"{name}: inputs: expected shape (steps, batch, features), at least one step, got {inputs.shape}"
@@ -131,7 +123,8 @@ def lltm(
     of_x = linear(inputs, weights[:, state:], bias)
     if not state:  # no step has anything to compute
         return of_x, old_h, old_cell
-    outputs, (h, cell) = recurrence(_lltm_step, False, of_x, weights[:, :state], None, (old_h, old_cell))
+    layer = None, None, weights[:, :state], None, (old_h, old_cell)
+    outputs, ((h, cell),) = stacked(_lltm_step, False, of_x, [layer])
     return outputs, h, cell
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Self
 
 from .. import dtypes, pytree
 from ..array import Array
@@ -262,7 +263,11 @@ def _described(module: Module) -> str:
     ]
     if not children:
         return f"{type(module).__name__}({', '.join(own)})"
-    body = "\n".join([*own, *children]).replace("\n", "\n  ")
+    return _indented(module, [*own, *children])
+
+
+def _indented(module: Module, lines: Iterable[str]) -> str:
+    body = "\n".join(lines).replace("\n", "\n  ")
     return f"{type(module).__name__}(\n  {body}\n)"
 
 
@@ -387,13 +392,43 @@ class Sequential(Module):
         for i, layer in enumerate(self.layers):
             text = repr(layer) if isinstance(layer, Module) else getattr(layer, "__name__", repr(layer))
             lines.append(f"layers.{i}: {text}")
-        if not lines:
-            return f"{type(self).__name__}()"
-        body = "\n".join(lines).replace("\n", "\n  ")
-        return f"{type(self).__name__}(\n  {body}\n)"
+        return _indented(self, lines) if lines else f"{type(self).__name__}()"
 
     def forward(self, x: Any) -> Any:
         """The result of the last layer."""
         for layer in self.layers:
             x = layer(x)
         return x
+
+
+class OfFunction(Module):
+    """A function of an array as a module, whose options are the function's other arguments.
+
+    Raises:
+        TypeError: the function lacks an option.
+    """
+
+    _function: ClassVar[Callable[..., Any]]
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls, of: Callable[..., Any] | None = None) -> None:
+        super().__init_subclass__()
+        if of is not None:
+            cls._function = staticmethod(of)
+            _, *options = inspect.signature(of).parameters.values()
+            cls.__signature__ = inspect.Signature(options)
+            cls.__doc__ = (
+                cls.__doc__ or f":func:`{of.__name__}` as a module; its arguments are those of the function."
+            )
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        try:
+            bound = self.__signature__.bind(*args, **options)
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}: {error}") from None
+        bound.apply_defaults()
+        self.options = dict(bound.arguments)
+
+    def forward(self, x: Array) -> Any:
+        """The function of ``x``."""
+        return type(self)._function(x, *self.options.values())

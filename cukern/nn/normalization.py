@@ -20,16 +20,21 @@ from ..errors import require_int
 from .channel_norm.function import layouts_of, normalized
 from .channel_norm.problem import ChannelNorm
 from .channel_norm.reference import beside, composed
-from .fused import Activation, common_dtype, require_activation, require_eps, require_sizes, traced
+from .fused import (
+    Activation,
+    common_dtype,
+    require_activation,
+    require_eps,
+    require_shape,
+    require_sizes,
+    traced,
+)
 from .module import Module, Parameter
 
 
 def _require_channels(name: str, channels: int, **arrays: Array | None) -> None:
     for argument, one in arrays.items():
-        if one is not None and one.shape != (channels,):
-            raise ValueError(
-                f"{name}: {argument}: expected shape ({channels},), one a channel, got {one.shape}"
-            )
+        require_shape(name, argument, one, channels, note=", one a channel")
 
 
 def _require_momentum(name: str, momentum: object) -> None:
@@ -45,8 +50,7 @@ def _channel_axis(name: str, x: Array, channel_axis: int) -> int:
         ValueError: ``x`` has fewer than two axes, or no such one after the first.
     """
     require_int(f"{name}: channel_axis", channel_axis)
-    if x.ndim < 2:
-        raise ValueError(f"{name}: x: expected shape (N, C, ...), got {x.shape}")
+    require_shape(name, "x", x, "N", "C", ...)
     axis = channel_axis + x.ndim if channel_axis < 0 else channel_axis
     if not 0 < axis < x.ndim:
         raise ValueError(

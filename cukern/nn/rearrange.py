@@ -9,8 +9,8 @@ from .. import namespace as ops
 from ..array import Array
 from ..elementwise.operands import require_array
 from ..errors import require_choice
-from .fused import is_int
-from .module import Module
+from .fused import is_int, require_shape
+from .module import OfFunction
 
 #: The modes of :func:`cukern.pad` by PyTorch's names.
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
@@ -73,8 +73,7 @@ def _require_factor(name: str, x: Array, factor: int) -> Array:
     x = require_array(x, name)
     if not is_int(factor) or factor < 1:
         raise ValueError(f"{name}: factor: expected an int of at least 1, got {factor!r}")
-    if x.ndim < 3:
-        raise ValueError(f"{name}: x: expected shape (..., C, H, W), got {x.shape}")
+    require_shape(name, "x", x, ..., "C", "H", "W")
     return x
 
 
@@ -139,34 +138,10 @@ def pixel_unshuffle(x: Array, factor: int) -> Array:
     return ops.reshape(permuted, (*outer, channels * factor**2, height // factor, width // factor))
 
 
-class Pad(Module):
-    """:func:`pad` as a module; its arguments are those of the function."""
-
-    def __init__(self, padding: Widths, mode: str = "constant", value: float = 0.0) -> None:
-        self.options = (padding, mode, value)
-
-    def forward(self, x: Array) -> Array:
-        """The padded ``x``."""
-        return pad(x, *self.options)
+class Pad(OfFunction, of=pad): ...
 
 
-class PixelShuffle(Module):
-    """:func:`pixel_shuffle` as a module; its argument is that of the function."""
-
-    def __init__(self, factor: int) -> None:
-        self.factor = factor
-
-    def forward(self, x: Array) -> Array:
-        """Channels of ``x`` as neighbours."""
-        return pixel_shuffle(x, self.factor)
+class PixelShuffle(OfFunction, of=pixel_shuffle): ...
 
 
-class PixelUnshuffle(Module):
-    """:func:`pixel_unshuffle` as a module; its argument is that of the function."""
-
-    def __init__(self, factor: int) -> None:
-        self.factor = factor
-
-    def forward(self, x: Array) -> Array:
-        """Neighbours of ``x`` as channels."""
-        return pixel_unshuffle(x, self.factor)
+class PixelUnshuffle(OfFunction, of=pixel_unshuffle): ...

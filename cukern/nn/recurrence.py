@@ -310,7 +310,7 @@ def _multiply(x: Array, times: Sequence[int], weight: Array, out: Array, plus: b
 def reference(
     step: Step, backwards: bool, of_x: Array, weight: Array, bias: Array | None, *state: Array
 ) -> tuple[Array, ...]:
-    """:func:`recurrence` as a composition: for derivatives of higher order, and for tests."""
+    """A layer as a composition: for derivatives of higher order, and for tests."""
     transposed, gates = ops.permute_dims(weight, (1, 0)), weight.shape[0] // weight.shape[1]
     parts, outputs = ops.unstack(of_x), []
     for part in parts[::-1] if backwards else parts:
@@ -390,41 +390,25 @@ class _Recurrence(Function):
         return None, None, None, *fused_vjp(kernels, composed, [of_x, *flat], (outputs_d, *ends_d), needs)
 
 
-def recurrence(
-    step: Step, backwards: bool, of_x: Array, weight: Array, bias: Array | None, starts: Sequence[Array]
-) -> tuple[Array, tuple[Array, ...]]:
-    """Run a step along a sequence.
-
-    Args:
-        step: the elementwise function, one object for all calls.
-        backwards: whether the last step is the first to run.
-        of_x: the gates by the inputs, (steps, batch, gates * size), at least one step.
-        weight: shape (gates * size, size).
-        bias: is added to the gates by the state, (gates * size,), if it is given.
-        starts: the arrays of the state at the start, each (batch, size).
-
-    Returns:
-        The first array of the state after each step, (steps, batch, size), and all arrays after the last one.
-    """
-    outputs, (end,) = stacked(step, backwards, of_x, [(None, None, weight, bias, starts)])
-    return outputs, end
-
-
 def stacked(
     step: Step,
     backwards: bool,
     of_x: Array,
     layers: Sequence[tuple[Array | None, Array | None, Array, Array | None, Sequence[Array]]],
 ) -> tuple[Array, list[tuple[Array, ...]]]:
-    """:func:`recurrence` of layers of one size, each but the first on the outputs of the one before.
+    """Run a step along a sequence, in layers of one size, each but the first on the outputs of the one before.
 
     Args:
-        step, backwards, of_x: those of :func:`recurrence`; the gates of the first layer.
-        layers: for each the weight and the bias of its inputs, which the first one does not have, then ``weight``,
-            ``bias`` and ``starts`` of :func:`recurrence`.
+        step: the elementwise function, one object for all calls.
+        backwards: whether the last step is the first to run.
+        of_x: the gates of the first layer by the inputs, (steps, batch, gates * size), at least one step.
+        layers: for each the weight and the bias of its inputs, which the first one does not have; the weight of the
+            state, shape (gates * size, size); its bias, (gates * size,), or None; and the arrays of the state at the
+            start, each (batch, size).
 
     Returns:
-        The outputs of the last layer, and the state of each after the last step.
+        The first array of the state of the last layer after each step, (steps, batch, size), and all arrays of each
+        layer after the last one.
     """
     states = len(layers[0][-1])
     given = [of_x, *(x for *own, starts in layers for x in (*own, *starts))]

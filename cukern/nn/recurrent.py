@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .. import namespace as ops
@@ -12,10 +12,10 @@ from ..array.creation import zeros
 from ..device import Device
 from . import init
 from .dropout import dropout, require_probability, stream
-from .fused import common_dtype, require_sizes
+from .fused import common_dtype, require_shape, require_sizes
 from .linear import linear
 from .module import Module, Parameter
-from .recurrence import recurrence, stacked
+from .recurrence import stacked
 
 State = tuple[Array, ...]
 
@@ -86,43 +86,35 @@ class _Recurrent(Module):
         """The outputs, and the last states of all layers and directions."""
         name = type(self).__name__
         common_dtype(name, {"x": x})
-        if x.ndim != 3 or x.shape[-1] != self.inputs:
-            order = "(batch, steps, " if self.batch_first else "(steps, batch, "
-            raise ValueError(f"{name}: x: expected shape {order}{self.inputs}), got {x.shape}")
+        order = ("batch", "steps") if self.batch_first else ("steps", "batch")
+        require_shape(name, "x", x, *order, self.inputs)
         steps, batch = x.shape[:2] if not self.batch_first else (x.shape[1], x.shape[0])
         if not steps:
             raise ValueError(f"{name}: x: expected one step or more, got shape {x.shape}")
         starts = self._starts(x, batch, state)
         x = ops.swapaxes(x, 0, 1) if self.batch_first else x
         dropped = self.training and self._stream is not None
-        if not (x.device.addressable or self.bidirectional or dropped) and self.layers > 1:
-            x, ends = self._side_by_side(x, starts)
-        else:
-            x, ends = self._one_by_one(x, starts)
+        alone = x.device.addressable or self.bidirectional or dropped
+        x, ends = self._through(x, iter(starts), 1 if alone else self.layers)
         x = ops.swapaxes(x, 0, 1) if self.batch_first else x
         return x, tuple(ops.stack(list(one)) for one in zip(*ends, strict=True))
 
-    def _side_by_side(self, x: Array, starts: Sequence[State]) -> tuple[Array, list[State]]:
-        """The outputs, and the last states of all layers, of which a GPU runs several at a time."""
-        layers = []
-        for i, start in enumerate(starts):
-            of_x, bias, of_h, bias_h = self._parameters(f"_l{i}")
-            layers.append((of_x if i else None, bias if i else None, of_h, bias_h, start))
-        of_x, bias, *_ = self._parameters("_l0")
-        return stacked(type(self)._step, False, linear(x, of_x, bias), layers)
-
-    def _one_by_one(self, x: Array, starts: Sequence[State]) -> tuple[Array, list[State]]:
-        """The outputs, and the last states of all layers and directions."""
-        indices, ends = iter(range(len(starts))), []
-        for layer in range(self.layers):
-            if layer and self.training and self._stream is not None:
+    def _through(self, x: Array, starts: Iterator[State], several: int) -> tuple[Array, list[State]]:
+        """The outputs, and the last states of all layers and directions; a GPU runs ``several`` layers side by side."""
+        ends: list[State] = []
+        for first in range(0, self.layers, several):
+            if first and self.training and self._stream is not None:
                 self._stream.device = x.device
                 x = dropout(x, self.dropout, self._stream)
             directions = []
-            for suffix in self._suffixes(layer):
-                outputs, end = self._along(x, suffix, starts[next(indices)])
+            for suffixes in zip(*map(self._suffixes, range(first, first + several)), strict=True):
+                (of_x, bias, *lowest), *others = ((*self._parameters(one), next(starts)) for one in suffixes)
+                layers: Any = [(None, None, *lowest), *others]
+                backwards = suffixes[0].endswith("_reverse")
+                # One product for the inputs of all steps.
+                outputs, last = stacked(type(self)._step, backwards, linear(x, of_x, bias), layers)
                 directions.append(outputs)
-                ends.append(end)
+                ends += last
             x = directions[0] if len(directions) == 1 else ops.concat(directions, axis=-1)
         return x, ends
 
@@ -136,10 +128,7 @@ class _Recurrent(Module):
         for i, one in enumerate(state):
             argument = f"state[{i}]" if self._states > 1 else "state"
             common_dtype(type(self).__name__, {"x": x, argument: one})
-            if one.shape != shape:
-                raise ValueError(
-                    f"{type(self).__name__}: {argument}: expected shape {shape}, got {one.shape}"
-                )
+            require_shape(type(self).__name__, argument, one, *shape)
         return list(zip(*(ops.unstack(one) for one in state), strict=True))
 
     def _parameters(self, suffix: str) -> tuple[Array, Array | None, Array, Array | None]:
@@ -147,13 +136,6 @@ class _Recurrent(Module):
         kinds = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
         of_x, bias, of_h, bias_h = (getattr(self, kind + suffix, None) for kind in kinds)
         return of_x, bias, of_h, bias_h  # type: ignore[return-value]
-
-    def _along(self, x: Array, suffix: str, state: State) -> tuple[Array, State]:
-        """The outputs and the last state of one layer in one direction."""
-        of_x, bias, of_h, bias_h = self._parameters(suffix)
-        backwards = suffix.endswith("_reverse")
-        # One product for the inputs of all steps.
-        return recurrence(type(self)._step, backwards, linear(x, of_x, bias), of_h, bias_h, state)
 
     @staticmethod
     def _step(of_x: Sequence[Any], of_h: Sequence[Any], state: Sequence[Any]) -> tuple[Any, ...]:

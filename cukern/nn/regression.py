@@ -13,7 +13,7 @@ from ..array import Array
 from ..elementwise.fuse import Fused, fuse
 from ..elementwise.operands import require_arrays
 from ..errors import require_choice
-from .fused import common_dtype
+from .fused import common_dtype, require_shape
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -53,8 +53,7 @@ def require_same_shape(name: str, given: dict[str, Any]) -> list[Array]:
     if dtypes.info(other.dtype).kind in "iub":
         other = ops.astype(other, one.dtype)
     common_dtype(name, {first: one, second: other})
-    if one.shape != other.shape:
-        raise ValueError(f"{name}: {second}: expected shape {one.shape}, as {first} has, got {other.shape}")
+    require_shape(name, second, other, *one.shape, note=f", as {first} has")
     return [one, other]
 
 

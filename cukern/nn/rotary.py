@@ -24,7 +24,7 @@ from ..kernel.plan import new, on, operands
 from ..kernel.sizes import ACCESS, divide_up, index_type
 from ..kernel.strides import broadcast_shapes
 from ..pytree import declare_leaf
-from .fused import common_dtype, is_int
+from .fused import common_dtype, is_int, require_broadcast, require_shape
 
 _BLOCK = 256
 _KERNEL = Kernel("nn/rotary.cu", block=_BLOCK)
@@ -158,15 +158,6 @@ def _require_tables(name: str, x: Array, cos: Array | None, sin: Array | None, s
     return tables
 
 
-def _require_broadcast(name: str, argument: str, table: Sequence[int], shape: Sequence[int]) -> None:
-    """Raise unless ``table`` broadcasts to the rows of ``x``."""
-    beside = shape[len(shape) - len(table) :] if len(table) <= len(shape) else ()
-    if len(table) > len(shape) or any(n not in (1, m) for n, m in zip(table, beside, strict=True)):
-        raise ValueError(
-            f"{name}: {argument}: shape {tuple(table)} does not broadcast to {tuple(shape)}, the rows of x"
-        )
-
-
 def rotary_embedding(
     x: Array,
     positions: Array | float = 0,
@@ -211,8 +202,7 @@ def rotary_embedding(
     name = "rotary_embedding"
     x = require_array(x, name)
     common_dtype(name, {"x": x})
-    if x.ndim < 2:
-        raise ValueError(f"{name}: x: expected shape (..., length, features), got {x.shape}")
+    require_shape(name, "x", x, ..., "length", "features")
     size = x.shape[-1] if size is None else size
     if not is_int(size) or size % 2 or not 0 < size <= x.shape[-1]:
         raise ValueError(f"{name}: size: expected an even number up to {x.shape[-1]}, got {size!r}")
@@ -223,7 +213,7 @@ def rotary_embedding(
     if cos is not None or sin is not None:
         tables = _require_tables(name, x, cos, sin, size)
         for argument, one in zip(("cos", "sin"), tables, strict=True):
-            _require_broadcast(name, argument, one.shape[:-1], shape)
+            require_broadcast(name, argument, one, (*shape, size // 2))
         if tape.recording(tables):
             return rotary_reference(x, tables[0], tables[1], bool(interleaved))
         given = broadcast_shapes(name, [one.shape[:-1] for one in tables])
@@ -233,7 +223,7 @@ def rotary_embedding(
         places = require_array(positions, name, "positions", x)
         if dtypes.info(places.dtype).kind not in "iuf":
             raise TypeError(f"{name}: positions: expected real numbers, got {places.dtype}")
-        _require_broadcast(name, "positions", places.shape, shape)
+        require_broadcast(name, "positions", places, shape, "the rows' ")
         if tape.recording([places]):
             return rotary_reference(x, *_angles(places, size, float(base)), bool(interleaved))
         tables, given = [places], places.shape

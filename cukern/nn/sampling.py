@@ -16,7 +16,7 @@ from ..elementwise.operands import require_array
 from ..function import stop_gradient
 from ..random import Generator
 from .dropout import require_generator
-from .fused import common_dtype, is_int
+from .fused import common_dtype, is_int, require_broadcast
 
 #: A number, or an array of one for each row of logits.
 Number = float | Array
@@ -61,13 +61,7 @@ def _number(name: str, argument: str, value: Number, logits: Array, low: float, 
     if isinstance(value, Array):
         if dtypes.info(value.dtype).kind != "f":
             raise TypeError(f"{name}: {argument}: expected a floating array, got {value.dtype}")
-        rows = logits.shape[:-1]
-        if value.ndim > len(rows) or any(
-            n not in (1, m) for n, m in zip(reversed(value.shape), reversed(rows), strict=False)
-        ):
-            raise ValueError(
-                f"{name}: {argument}: shape {value.shape} does not broadcast to {rows}, the rows"
-            )
+        require_broadcast(name, argument, value, logits.shape[:-1], "the rows' ")
         return ops.expand_dims(ops.astype(stop_gradient(value), "float32"), axis=-1)
     if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(f"{name}: {argument}: expected a number or an array, got {type(value).__name__}")

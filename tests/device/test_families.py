@@ -34,7 +34,7 @@ from cukern.launch.variant import Launch, Variant
 from cukern.linear import families as products
 from cukern.linear.families import PRODUCT
 from cukern.linear.problem import Product
-from cukern.nn.convolution import samples as convolutions
+from cukern.nn.convolution import reference as convolutions
 from cukern.nn.convolution.families import CONVOLUTION, DEPTHWISE, DEPTHWISE_WEIGHTS, WEIGHTS_GRADIENT
 
 #: The families that were measured on an H200.

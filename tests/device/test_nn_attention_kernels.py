@@ -18,7 +18,7 @@ from cukern import nn
 from cukern.cli.tune import measure
 from cukern.device import current
 from cukern.launch.family import STAND_IN, Family, Used
-from cukern.nn.attention import samples
+from cukern.nn.attention import reference
 from cukern.nn.attention.families import ATTENTION, GRADIENT, KEYS, QUERIES
 from cukern.nn.attention.problem import Attention, Options
 from cukern.testing import gradcheck
@@ -533,8 +533,8 @@ def test_which_variant_computes_a_problem(
 
 def test_variants_are_what_the_reference_says(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every variant that fits, as ``python -m cukern tune attention`` compares them."""
-    shapes = samples.Shape(1, 4, 2, 70, 70, 16, True), samples.Shape(2, 4, 4, 1, 90, 8, False)
-    monkeypatch.setattr(samples, "MODELS", shapes)
+    shapes = reference.Shape(1, 4, 2, 70, 70, 16, True), reference.Shape(2, 4, 4, 1, 90, 8, False)
+    monkeypatch.setattr(reference, "MODELS", shapes)
     for family, count in ((ATTENTION, 2), (GRADIENT, 1), (QUERIES, 1), (KEYS, 1)):
         entries, refused = measure(family, device, count, 1, 0, 60)
         assert refused == [] and entries

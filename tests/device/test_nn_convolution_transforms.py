@@ -16,7 +16,7 @@ from cukern.array.layout import fresh_layout
 from cukern.kernel import sizes
 from cukern.nn.convolution import families, panels, problem
 from cukern.nn.convolution.families import CONVOLUTION, WEIGHTS_GRADIENT
-from cukern.nn.convolution.problem import Convolution, WeightsGradient, Windows
+from cukern.nn.convolution.problem import Convolution, Form, WeightsGradient, Windows
 
 Used = tuple[list[Any], list[Any]]
 
@@ -77,7 +77,7 @@ def test_images_of_another_order_than_the_result(used: Used) -> None:
         (innermost(x), dy, False),
         (x[..., ::-1], dy, True),
     ):
-        found = families.convolution(image, w, (), windows, (5, 6), False, last)
+        found = families.convolution(image, w, (), Form(windows, (5, 6), False, last))
         close(found, sized(Definition(2).forward, image, w), TRANSFORMED)
         found = families.weights_gradient(output, image, windows, (3, 3), last)
         close(found, sized(lambda d, own: Definition(2).weights(d, own, (3, 3)), dy, image), TRANSFORMED)

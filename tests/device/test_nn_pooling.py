@@ -17,7 +17,7 @@ from cukern.array.layout import is_aligned
 from cukern.cli.tune import measure
 from cukern.device.interface import Properties
 from cukern.launch.family import STAND_IN
-from cukern.nn.pooling import families, samples, variants
+from cukern.nn.pooling import families, reference, variants
 from cukern.nn.pooling.families import GRADIENT, POOLING
 from cukern.nn.pooling.problem import Pooling, Windows, channels_last
 from cukern.nn.pooling.reference import avg_pool2d_reference, max_pool2d_reference
@@ -258,8 +258,8 @@ def test_every_variant_is_the_loop(device: ck.Device, name: str, dtype: str) -> 
 
 def test_variants_are_what_the_reference_says(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every variant that fits, as ``python -m cukern tune pooling`` compares them."""
-    shapes = samples.Shape(2, 3, 9, 3, 2, 1, True), samples.Shape(2, 4, 8, 2, 2, 0, False)
-    monkeypatch.setattr(samples, "MODELS", shapes)
+    shapes = reference.Shape(2, 3, 9, 3, 2, 1, True), reference.Shape(2, 4, 8, 2, 2, 0, False)
+    monkeypatch.setattr(reference, "MODELS", shapes)
     for family in (POOLING, GRADIENT):
         entries, refused = measure(family, device, 8, 1, 0, 60)
         assert refused == [] and len(entries) == 8

@@ -11,7 +11,7 @@ from nn_support import close, random, sized
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.recurrence import recurrence, reference, stacked
+from cukern.nn.recurrence import reference, stacked
 from cukern.nn.recurrent import _gru_step, _lstm_step
 from cukern.testing import gradcheck
 
@@ -149,7 +149,8 @@ def test_kernels_and_composition(
                 tape.watch(*given)
                 of_x, weight, bias, *starts = grouped(given)
                 if kernels:
-                    outputs, ends = recurrence(step, backwards, of_x, weight, bias, starts)
+                    layer = None, None, weight, bias, starts
+                    outputs, (ends,) = stacked(step, backwards, of_x, [layer])
                 else:
                     outputs, *ends = reference(step, backwards, of_x, weight, bias, *starts)
                 loss = outputs.sum() + sum((2 * one * one).sum() for one in ends)
@@ -199,7 +200,7 @@ def test_layers_side_by_side(
                 for of_weight, of_bias, *own, starts in layers:
                     if of_weight is not None:
                         outputs = nn.linear(outputs, of_weight, of_bias)
-                    outputs, end = recurrence(step, False, outputs, *own, starts)
+                    outputs, (end,) = stacked(step, False, outputs, [(None, None, *own, starts)])
                     ends.append(end)
             loss = outputs.sum() + sum((2 * one * one).sum() for end in ends for one in end)
         results += [outputs, *(one for end in ends for one in end), *tape.gradient(loss, given)]

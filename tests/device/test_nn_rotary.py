@@ -123,7 +123,7 @@ def test_refused(device: ck.Device) -> None:
         (
             lambda: nn.rotary_embedding(x, ck.zeros(4)),
             ValueError,
-            "positions: shape (4,) does not broadcast to (2, 3)",
+            "positions: expected a shape that broadcasts to the rows' (2, 3), got (4,)",
         ),
         (
             lambda: nn.rotary_embedding(x, ck.zeros(3, "bool")),

@@ -100,7 +100,7 @@ def test_refused(device: ck.Device) -> None:
         (
             lambda: nn.sample_tokens(x, ck.ones(3)),
             ValueError,
-            "temperature: shape (3,) does not broadcast to (2,)",
+            "temperature: expected a shape that broadcasts to the rows' (2,), got (3,)",
         ),
         (lambda: nn.sample_tokens(ck.zeros((2, 0))), ValueError, "expected shape (..., tokens) with a token"),
         (

@@ -38,7 +38,7 @@ from cukern.nn.convolution.problem import Windows
 from cukern.nn.pooling.families import GRADIENT as POOLING_GRADIENT
 from cukern.nn.pooling.families import POOLING
 from cukern.nn.pooling.variants import Tiles, TilesGradient
-from cukern.nn.recurrence import recurrence
+from cukern.nn.recurrence import stacked
 from cukern.nn.recurrent import _gru_step, _lstm_step
 from cukern.quant import planes
 from cukern.quant.families import QUANTISED
@@ -467,7 +467,7 @@ def launch_recurrent(dtype: Any) -> None:
             shapes = (2, 3, gates * size), (gates * size, size), (gates * size,), *[(3, size)] * states
 
             def along(x: Any, weight: Any, bias: Any, *state: Any, step: Any = step) -> Any:
-                return recurrence(step, False, x, weight, bias, state)[0]
+                return stacked(step, False, x, [(None, None, weight, bias, state)])[0]
 
             with_derivatives(along, *arrays(dtype, *shapes))
 

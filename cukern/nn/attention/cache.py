@@ -10,7 +10,7 @@ from ...array.creation import zeros
 from ...device import Device
 from ...kernel import Kernel
 from ...kernel.sizes import divide_up
-from ..fused import require_sizes
+from ..fused import require_beside, require_shape, require_sizes
 
 _APPEND = Kernel("nn/attention/append.cu", name="attention_append", block=256)
 
@@ -90,20 +90,13 @@ class KeyValueCache:
                 on a GPU what is beyond the capacity is left out.
         """
         batch, heads, capacity, _ = self.keys.shape
-        length = k.shape[2] if isinstance(k, Array) and k.ndim == 4 else None
+        length: Any = k.shape[2] if isinstance(k, Array) and k.ndim == 4 else "L"
         for name, one, own in (("k", k, self.keys), ("v", v, self.values)):
             if not isinstance(one, Array) or one.dtype != own.dtype:
                 got = one.dtype if isinstance(one, Array) else type(one).__name__
                 raise TypeError(f"KeyValueCache.append: {name}: expected an array of {own.dtype}, got {got}")
-            shape = (batch, heads, length, own.shape[3])
-            if one.shape != shape:
-                wanted = ", ".join("L" if n is None else str(n) for n in shape)
-                raise ValueError(f"KeyValueCache.append: {name}: expected shape ({wanted}), got {one.shape}")
-            if one.device is not own.device:
-                raise ValueError(
-                    f"KeyValueCache.append: {name} is on {one.device}, the cache on {own.device}; move one of them"
-                )
-        assert length is not None
+            require_shape("KeyValueCache.append", name, one, batch, heads, length, own.shape[3])
+            require_beside("KeyValueCache.append", name, one, own, "the cache")
         if not k.size + v.size:
             return
         if self.keys.device.addressable and (self.lengths.numpy() + length > capacity).any():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -10,14 +9,14 @@ from typing import NamedTuple
 from ... import dtypes
 from ...array import Array
 from ...elementwise.graph import Node, call
-from ...elementwise.logic import logical_and, logical_not
+from ...elementwise.logic import logical_and
 from ...elementwise.print_cxx import compute_type
 from ...elementwise.program import Program, program
 from ...kernel.strides import broadcast_steps
 from ...launch.params import Params
 from .masks import Blocks, InBlocks, axes_of, without_array
 from .problem import Attention, Call
-from .scores import PLACES, Lookup, printed, reached, without_mask
+from .scores import PLACES, Lookup, printed, reached, unless_excluded, without_mask
 
 #: Above so many scores what they are in bits would take more than a gigabyte.
 _MOST = 2**32
@@ -51,14 +50,8 @@ def condition_of(
     found: Node | None = None
     score = of.outputs[0]
     axes: set[int] = set()
-    while score.kind == "call" and score.row is not None and score.row.name == "where":
-        holds, one, other = score.args
-        if other.kind == "constant" and other.value == -math.inf:
-            rest = one
-        elif one.kind == "constant" and one.value == -math.inf:
-            holds, rest = call(logical_not, (holds,)), other
-        else:
-            break
+    while (excluding := unless_excluded(score)) is not None:
+        holds, rest = excluding
         own = _axes(holds, lookups, arrays)
         if own is None or 1 in own:
             break

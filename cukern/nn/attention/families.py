@@ -19,7 +19,7 @@ from ...elementwise.fuse import fuse
 from ...launch import cost
 from ...launch.family import Family
 from ...launch.variant import Plan, Variant
-from . import reference, samples
+from . import reference
 from .gradients import (
     ArraysPortable,
     KeysPortable,
@@ -86,7 +86,7 @@ ATTENTION: Family[Attention] = Family(
     Warpgroups,
     Composed,
     reference=reference.attention,
-    samples=samples.forward,
+    samples=reference.samples,
 )
 #: Of the gradient of q.
 QUERIES: Family[Attention] = Family(
@@ -95,7 +95,7 @@ QUERIES: Family[Attention] = Family(
     QueriesTensorCores,
     QueriesWarpgroups,
     reference=reference.gradient,
-    samples=samples.gradients((True, False, False)),
+    samples=reference.samples_of_gradients((True, False, False)),
 )
 #: Of the gradients of k and v, or one of them.
 KEYS: Family[Attention] = Family(
@@ -104,7 +104,7 @@ KEYS: Family[Attention] = Family(
     KeysTensorCores,
     KeysWarpgroups,
     reference=reference.gradient,
-    samples=samples.gradients((False, True, True)),
+    samples=reference.samples_of_gradients((False, True, True)),
 )
 #: Of the gradient of an array of the score.
 ARRAYS: Family[Attention] = Family(
@@ -153,7 +153,7 @@ GRADIENT: Family[Attention] = Family(
     Together,
     Composed,
     reference=reference.gradient,
-    samples=samples.gradients((True, True, True)),
+    samples=reference.samples_of_gradients((True, True, True)),
 )
 #: From so many scores on kernels mask them and drop weights in less time than the composed form.
 _MANY_SCORES = 2**22

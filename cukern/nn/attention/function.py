@@ -26,7 +26,16 @@ from ...kernel.strides import broadcast_shapes
 from ...random import Generator
 from ...transforms import vjp
 from ..dropout import Draw, drawn, require_probability
-from ..fused import along, common_dtype, fused_vjp, is_int
+from ..fused import (
+    along,
+    common_dtype,
+    fused_vjp,
+    is_int,
+    require_beside,
+    require_broadcast,
+    require_kind,
+    require_shape,
+)
 from . import masks
 from .conditions import condition_blocks, condition_of
 from .families import backward, forward
@@ -179,16 +188,10 @@ def _gradients(
 
 def _require_shapes(q: Array, k: Array, v: Array) -> None:
     for argument, one in (("q", q), ("k", k), ("v", v)):
-        if one.ndim < 3:
-            raise ValueError(
-                f"attention: {argument}: expected shape (..., heads, length, features), got {one.shape}"
-            )
+        require_shape("attention", argument, one, ..., "heads", "length", "features")
     if k.shape[-1] != q.shape[-1]:
         raise ValueError(f"attention: k: expected {q.shape[-1]} features as q has, got shape {k.shape}")
-    if v.shape[-2] != k.shape[-2] or v.shape[-3] != k.shape[-3]:
-        raise ValueError(
-            f"attention: v: expected shape (..., {k.shape[-3]}, {k.shape[-2]}, V), got {v.shape}"
-        )
+    require_shape("attention", "v", v, ..., *k.shape[-3:-1], "V")
     if not k.shape[-3] or q.shape[-3] % k.shape[-3]:
         raise ValueError(
             f"attention: k: expected a number of heads that divides the {q.shape[-3]} of q, got {k.shape[-3]}"
@@ -217,10 +220,8 @@ def _require_starts(name: str, starts: object, beside: Array, size: int | None) 
         raise TypeError(
             f"attention: {name}: expected a cukern array of integers with one axis, got {starts!r}"
         )
-    if starts.device is not beside.device:
-        raise ValueError(f"attention: {name} is on {starts.device}, q on {beside.device}; move one of them")
-    if size is not None and starts.size != size:
-        raise ValueError(f"attention: {name}: expected shape ({size},), got {starts.shape}")
+    require_beside("attention", name, starts, beside, "q")
+    require_shape("attention", name, starts, "places" if size is None else size)
     if starts.dtype not in (dtypes.int8, dtypes.int16, dtypes.uint8, dtypes.uint16, dtypes.int32):
         starts = ops.clip(starts, 0 if dtypes.info(starts.dtype).kind == "u" else -1, 2**31 - 1)
     return starts.astype("int32", copy=False).contiguous()
@@ -263,17 +264,10 @@ def _operands(
     ]
     found = []
     for name, one, kinds in named:
-        if not isinstance(one, Array) or dtypes.info(one.dtype).kind not in kinds:
-            got = one.dtype if isinstance(one, Array) else type(one).__name__
-            wanted = {"f": "floats", "b": "bools"}.get(kinds, "numbers")
-            raise TypeError(f"attention: {name}: expected an array of {wanted}, got {got}")
-        if one.device is not q.device:
-            raise ValueError(f"attention: {name} is on {one.device}, q on {q.device}; move one of them")
-        beside = shape[len(shape) - one.ndim :] if one.ndim <= len(shape) else None
-        if beside is None or any(n not in (1, m) for n, m in zip(one.shape, beside, strict=True)):
-            raise ValueError(
-                f"attention: {name}: expected a shape that broadcasts to {shape}, got {one.shape}"
-            )
+        wanted = {"f": "floats", "b": "bools"}.get(kinds, "numbers")
+        require_kind("attention", name, one, kinds, f"an array of {wanted}")
+        require_beside("attention", name, one, q, "q")
+        require_broadcast("attention", name, one, shape)
         if one.ndim > 4 or (len(shape) > 4 and one.ndim == 4):
             lead = one.shape[:-3]
             whole = lead if all(n == 1 for n in lead) else shape[:-3]
@@ -292,8 +286,7 @@ def _require_tables(tables: Sequence[Array], q: Array) -> None:
         ):
             got = f"{one.dtype} of shape {one.shape}" if isinstance(one, Array) else type(one).__name__
             raise TypeError(f"attention: tables[{k}]: expected an array of numbers, with an axis, got {got}")
-        if one.device is not q.device:
-            raise ValueError(f"attention: tables[{k}] is on {one.device}, q on {q.device}; move one of them")
+        require_beside("attention", f"tables[{k}]", one, q, "q")
 
 
 #: What is asked for, by what :func:`_key` says, by calls that gave three matrices of one dtype and at most a mask; and

@@ -17,7 +17,14 @@ from ...random import Generator
 from .. import init
 from ..dropout import dropout as of_weights
 from ..dropout import require_probability, stream
-from ..fused import common_dtype, require_sizes
+from ..fused import (
+    common_dtype,
+    require_beside,
+    require_broadcast,
+    require_kind,
+    require_shape,
+    require_sizes,
+)
 from ..linear import Linear, linear
 from ..module import Module, Parameter
 from .cache import KeyValueCache
@@ -53,25 +60,6 @@ def _masked(scores: Array, mask: Array, scale: float) -> tuple[Array, Array]:
         return _chosen(scores, mask, alive, scale), alive
     alive = ops.greater(ops.max(mask, axis=-1, keepdims=True), -math.inf)
     return _added(scores, mask, alive, scale), alive
-
-
-def _require_mask(name: str, mask: object, shape: tuple[int, ...], device: Device) -> None:
-    """Raise unless ``mask`` is a mask for scores of this shape.
-
-    Raises:
-        TypeError: it is not an array of bools or floats.
-        ValueError: its shape does not broadcast to that of the scores, or it is on another device.
-    """
-    if not isinstance(mask, Array) or dtypes.info(mask.dtype).kind not in "bf":
-        got = mask.dtype if isinstance(mask, Array) else type(mask).__name__
-        raise TypeError(f"{name}: attn_mask: expected an array of bools or floats, got {got}")
-    beside = shape[len(shape) - mask.ndim :] if 0 < mask.ndim <= len(shape) else None
-    if beside is None or any(n not in (1, m) for n, m in zip(mask.shape, beside, strict=True)):
-        raise ValueError(
-            f"{name}: attn_mask: expected a shape that broadcasts to the scores' {shape}, got {mask.shape}"
-        )
-    if mask.device is not device:
-        raise ValueError(f"{name}: attn_mask is on {mask.device}, query on {device}; move one of them")
 
 
 def scaled_dot_product_attention(
@@ -120,13 +108,9 @@ def scaled_dot_product_attention(
     """
     name = "scaled_dot_product_attention"
     dtype = common_dtype(name, {"query": query, "key": key, "value": value})
-    for argument, one in (("query", query), ("key", key), ("value", value)):
-        if one.ndim < 2:
-            raise ValueError(f"{name}: {argument}: expected shape (..., length, features), got {one.shape}")
-    if key.shape[-1] != query.shape[-1]:
-        raise ValueError(f"{name}: key: expected shape (..., S, {query.shape[-1]}), got {key.shape}")
-    if value.shape[-2] != key.shape[-2]:
-        raise ValueError(f"{name}: value: expected shape (..., {key.shape[-2]}, V), got {value.shape}")
+    require_shape(name, "query", query, ..., "length", "features")
+    require_shape(name, "key", key, ..., "S", query.shape[-1])
+    require_shape(name, "value", value, ..., key.shape[-2], "V")
     if is_causal and attn_mask is not None:
         raise ValueError(f"{name}: attn_mask: none may be given with is_causal; put both into the mask")
     if scale is not None and not isinstance(scale, Real):
@@ -136,7 +120,11 @@ def scaled_dot_product_attention(
     factor = float(scale) if scale is not None else 1 / math.sqrt(max(query.shape[-1], 1))
     lead = broadcast_shapes(name, [one.shape[:-2] for one in (query, key, value)])
     if attn_mask is not None:
-        _require_mask(name, attn_mask, (*lead, query.shape[-2], key.shape[-2]), query.device)
+        require_kind(name, "attn_mask", attn_mask, "bf", "an array of bools or floats")
+        scores = (*lead, query.shape[-2], key.shape[-2])
+        require_shape(name, "attn_mask", attn_mask, ..., "S")
+        require_broadcast(name, "attn_mask", attn_mask, scores, "the scores' ")
+        require_beside(name, "attn_mask", attn_mask, query, "query")
     matrices = query._planned(), key._planned(), value._planned()
     more = attn_mask is not None or dropout_p > 0
     floats = attn_mask is not None and dtypes.info(attn_mask.dtype).kind == "f"

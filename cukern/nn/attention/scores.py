@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...elementwise.graph import Expr, Node, constant, input_node, order
+from ...elementwise.graph import Expr, Node, call, constant, input_node, order
+from ...elementwise.logic import logical_not
 from ...elementwise.print_cxx import Statement, compute_type, statements
 from ...elementwise.program import Program, program, roots_from
 from ..fused import is_int
@@ -228,16 +229,22 @@ def reached(lookups: Sequence[Lookup], roots: Sequence[Node]) -> frozenset[int]:
     return frozenset(found)
 
 
+def unless_excluded(score: Node) -> tuple[Node, Node] | None:
+    """The condition under which a score is another one, and that; elsewhere it is -inf. None of any other score."""
+    if not (score.kind == "call" and score.row is not None and score.row.name == "where"):
+        return None
+    holds, one, other = score.args
+    if other.kind == "constant" and other.value == -math.inf:
+        return holds, one
+    if one.kind == "constant" and one.value == -math.inf:
+        return call(logical_not, (holds,)), other
+    return None
+
+
 def _attended(score: Node) -> Node:
     """What a score is where no condition makes it -inf: elsewhere its weight is 0, and its derivatives do not count."""
-    while score.kind == "call" and score.row is not None and score.row.name == "where":
-        _, one, other = score.args
-        if other.kind == "constant" and other.value == -math.inf:
-            score = one
-        elif one.kind == "constant" and one.value == -math.inf:
-            score = other
-        else:
-            break
+    while (found := unless_excluded(score)) is not None:
+        _, score = found
     return score
 
 

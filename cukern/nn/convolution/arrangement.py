@@ -32,6 +32,11 @@ class Arranged(NamedTuple):
     order: tuple[int, ...] | None = None
     padded: int = 0
 
+    @property
+    def swapped(self) -> bool:
+        """Whether the first two axes have changed places."""
+        return self.order is not None and self.order[0] == 1
+
     def __call__(self, x: Array) -> Array:
         """The array or the copy."""
         if self.order is None:

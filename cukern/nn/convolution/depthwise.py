@@ -102,11 +102,6 @@ class Direct(Implicit):
             return super().arranged(problem)
         return Arranged(problem.x), channels_last(problem.weights, transposed=True)
 
-    @classmethod
-    def gemms(cls, problem: Convolution) -> list[Gemm]:
-        x, weights = (one.layout for one in cls.arranged(problem))
-        return problem.gemms(x, weights, cls.written(problem), weights_transposed=cls.width(problem) > 1)
-
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
         z, y, x = gemm.axes
         items, width, last = self.most_items, self.width(problem), gemm.output.channels_last
@@ -128,9 +123,8 @@ class Direct(Implicit):
                 "step_x": x.step,
                 "tap_step_x": x.tap_step,
                 "channels_last": last,
-                "taps_inside": False,
             },
-            params=(gemm.geometry((runs, packs), 0, False, sizes), operand_steps(gemm, epilogue)),
+            params=(gemm.geometry((runs, packs), sizes=sizes), operand_steps(gemm, epilogue)),
         )
 
 
@@ -229,9 +223,8 @@ class Rows(_Walking):
                 **self.constants_of(gemm, problem, epilogue, f"rows_{self.width}x{self.items}"),
                 "channels_last": last,
                 "before": -x.lowest if self.whole else 0,
-                "taps_inside": False,
             },
-            params=(gemm.geometry((runs, tiles), self.rows, False, sizes), operand_steps(gemm, epilogue)),
+            params=(gemm.geometry((runs, tiles), self.rows, sizes), operand_steps(gemm, epilogue)),
         )
 
 

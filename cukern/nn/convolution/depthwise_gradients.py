@@ -113,12 +113,11 @@ class Direct(_BySums):
         gemm = self.sums(problem)
         z, y, x = gemm.axes
         pairs, each = gemm.groups * gemm.filters * gemm.channels, max(1, divide_up(gemm.pixels, self.splits))
-        constants = self.constants_of(gemm, problem, f"{self.width}x{x.taps}")
         return Launch(
             grid=(divide_up(pairs, self.across * self.width), self.splits, z.taps * y.taps),
             block=self.threads,
-            constants={**constants, "taps_inside": False},
-            params=(gemm.geometry((pairs, y.taps), each, False, (gemm.filters, gemm.channels, gemm.pixels)),),
+            constants=self.constants_of(gemm, problem, f"{self.width}x{x.taps}"),
+            params=(gemm.geometry((pairs, y.taps), each, (gemm.filters, gemm.channels, gemm.pixels)),),
         )
 
 

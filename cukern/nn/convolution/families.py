@@ -19,11 +19,11 @@ from ...kernel.plan import made, one_device
 from ...launch import cost
 from ...launch.family import Family
 from ...linear.epilogue import of_sum
-from . import depthwise, depthwise_gradients, reference, samples, splitting
+from . import depthwise, depthwise_gradients, reference, splitting
 from .gradients import PortableWeights, SimtWeights, TensorCoresWeights, TmaWeights
 from .panels import Panels, PanelsWeights
 from .pointwise import Pointwise, PointwiseWeights
-from .problem import Convolution, WeightsGradient, Windows
+from .problem import Convolution, Form, WeightsGradient, Windows
 from .tensor_cores import TensorCores
 from .tma import Bands, Strided
 from .variants import FewChannels, FewFilters, Portable, Simt
@@ -43,7 +43,7 @@ CONVOLUTION: Family[Convolution] = Family(
     Winograd,
     Panels,
     reference=reference.convolution,
-    samples=samples.convolutions(depthwise=False),
+    samples=reference.convolution_samples(depthwise=False),
 )
 #: Of few channels and filters a group, and gradients of their images.
 DEPTHWISE: Family[Convolution] = Family(
@@ -52,7 +52,7 @@ DEPTHWISE: Family[Convolution] = Family(
     depthwise.Rows,
     depthwise.Planes,
     reference=reference.convolution,
-    samples=samples.convolutions(depthwise=True),
+    samples=reference.convolution_samples(depthwise=True),
 )
 #: Of gradients of their weights.
 DEPTHWISE_WEIGHTS: Family[WeightsGradient] = Family(
@@ -63,7 +63,7 @@ DEPTHWISE_WEIGHTS: Family[WeightsGradient] = Family(
     depthwise_gradients.Planes,
     depthwise_gradients.Ring,
     reference=reference.weights_gradient,
-    samples=samples.gradients(depthwise=True),
+    samples=reference.gradient_samples(depthwise=True),
 )
 #: Of the weights of dense convolutions.
 WEIGHTS_GRADIENT: Family[WeightsGradient] = Family(
@@ -76,7 +76,7 @@ WEIGHTS_GRADIENT: Family[WeightsGradient] = Family(
     PortableWeights,
     PanelsWeights,
     reference=reference.weights_gradient,
-    samples=samples.gradients(depthwise=False),
+    samples=reference.gradient_samples(depthwise=False),
 )
 
 
@@ -96,14 +96,11 @@ def convolution(
     x: Array,
     weights: Array,
     operands: Sequence[Array],
-    windows: Windows,
-    size: tuple[int, ...],
-    transposed: bool,
-    channels_last: bool,
+    form: Form,
     epilogue: Program | None = None,
     numbers: Sequence[Any] = (),
 ) -> Array:
-    """The convolution of an image, or if ``transposed`` the gradient of a convolution's image.
+    """The convolution of an image, or if the form is ``transposed`` the gradient of a convolution's image.
 
     In a trace one without epilogue waits for what follows it.
 
@@ -111,10 +108,7 @@ def convolution(
         x: the image, or the output's gradient.
         weights: the filters.
         operands: of the epilogue, of shape (filters,), (batch, filters), or that of the result, as which it lies then.
-        windows: how the windows lie.
-        size: of the result, along its axes of pixels.
-        transposed: whether the image's gradient is computed.
-        channels_last: whether the channels of the result lie innermost in memory.
+        form: what is asked for.
         epilogue: makes an element of the result of one of the convolution, of operands and of numbers.
         numbers: of the epilogue.
     """
@@ -122,29 +116,21 @@ def convolution(
         one_device("convolution", (x, weights, *operands))
     wide = any(one.ndim > 1 for one in operands)
     reach = tuple([_REACH.get(one.ndim, "elements") for one in operands]) if wide else ()
-    problem, family = _convolution(
-        *_layouts_of(x, weights),
-        *(windows, size, transposed),
-        *(channels_last, epilogue, get_matmul_precision(), reach),
-    )
+    problem, family = _convolution(*_layouts_of(x, weights), *form, epilogue, get_matmul_precision(), reach)
     if traced_threads and (active := trace()) is not None:
-        given = (), windows, size, transposed, channels_last
         waiting = None
         if family is not None and epilogue is None:
-            waiting = active.called("convolution", (x, weights), given, problem.layout())
+            waiting = active.called("convolution", (x, weights), ((), form), problem.layout())
         if waiting is None:
-            own = x, weights, operands, *given[1:], epilogue, numbers
-            waiting = active.call(convolution, own, {})
+            waiting = active.call(convolution, (x, weights, operands, form, epilogue, numbers), {})
         result: Array = waiting
         return result
     if family is None:
 
-        def of_half(part: Array, own: Windows, its_size: tuple[int, ...]) -> Array:
-            return convolution(
-                part, weights, operands, own, its_size, transposed, channels_last, epilogue, numbers
-            )
+        def of_half(part: Array, own: Form) -> Array:
+            return convolution(part, weights, operands, own, epilogue, numbers)
 
-        return splitting.convolution(x, windows, weights.shape[2:], size, transposed, channels_last, of_half)
+        return splitting.convolution(x, form, weights.shape[2:], of_half)
     plan = family(problem)
     dense = [one.contiguous() if one.ndim in _REACH else one for one in operands]
     return plan(x, weights, *dense, *numbers)
@@ -161,7 +147,7 @@ def _followed(
     arrays: Sequence[Array],
     numbers: Sequence[Any],
     shapes: Sequence[tuple[int, ...]],
-    given: tuple[Any, ...],
+    form: Form,
     epilogue: Program,
 ) -> Array:
     """A convolution of the first two arrays and what follows it.
@@ -170,14 +156,12 @@ def _followed(
         arrays: the image, the weights and the operands.
         numbers: of the epilogue.
         shapes: to which operands are reshaped, if at all.
-        given: what :func:`convolution` takes between operands and epilogue.
-        epilogue: see :func:`convolution`.
+        form, epilogue: see :func:`convolution`.
     """
     x, weights, *others = arrays
     for i, (one, shape) in enumerate(zip(others, shapes, strict=True)):
         others[i] = ops.reshape(one, shape) if shape else one
-    (windows, size, transposed, last), own = given, (epilogue, numbers)
-    result: Array = convolution(x, weights, others, windows, size, transposed, last, *own)
+    result: Array = convolution(x, weights, others, form, epilogue, numbers)
     return result
 
 
@@ -193,10 +177,10 @@ def convolution_plan(
         arrays: the image, the weights, and the other inputs.
         given: what :func:`convolution` takes behind image and weights.
     """
-    x, weights, *others = arrays
+    (x, weights, *others), (_, form) = arrays, given
     if prog.outputs[0].dtype != x.dtype:
         return None
-    problem, family = _convolution(*_layouts_of(x, weights), *given[1:], None, get_matmul_precision())
+    problem, family = _convolution(*_layouts_of(x, weights), *form, None, get_matmul_precision())
     found = [_operand(one, problem.layout()) for one in _layouts_of(*others)]
     shapes = tuple([one for one in found if one is not None])
     if len(shapes) < len(others) or family is None:
@@ -212,7 +196,7 @@ def convolution_plan(
         apart = family.seconds(problem) + cost.moving(result, result, limits) + cost.launch(limits)
         if family.seconds(problem._replace(reach=reach)) > apart:
             return None
-    return CallPlan(_followed, (shapes, given[1:], of_sum(prog, at)), problem.results)
+    return CallPlan(_followed, (shapes, form, of_sum(prog, at)), problem.results)
 
 
 def _operand(one: Layout, result: Layout) -> tuple[int, ...] | None:

@@ -52,33 +52,23 @@ class _Windows(NamedTuple):
         return math.prod(self.kernel)
 
 
-class _Unfold(Function):
-    """Linear, as its gradient :class:`_Fold`: each is the other's derivative, of any order."""
+class _Moved(Function):
+    """Images as columns, or if it ``folds`` columns as images: linear, and each other's derivatives, of any order."""
 
     _only_reads = True
 
     @staticmethod
-    def forward(ctx: Any, x: Array, windows: _Windows) -> Array:
-        ctx.windows = windows
-        channels = x.shape[1] * windows.taps
-        return _launched(x, (x.shape[0], channels, math.prod(windows.counts)), windows, folds=False)
+    def forward(ctx: Any, x: Array, windows: _Windows, folds: bool) -> Array:
+        ctx.options = windows, folds
+        batch, channels, *_ = x.shape
+        if folds:
+            return _launched(x, (batch, channels // windows.taps, *windows.size), windows, folds)
+        return _launched(x, (batch, channels * windows.taps, math.prod(windows.counts)), windows, folds)
 
     @staticmethod
     def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
-        return _Fold.apply(dy, ctx.windows), None
-
-
-class _Fold(Function):
-    _only_reads = True
-
-    @staticmethod
-    def forward(ctx: Any, x: Array, windows: _Windows) -> Array:
-        ctx.windows = windows
-        return _launched(x, (x.shape[0], x.shape[1] // windows.taps, *windows.size), windows, folds=True)
-
-    @staticmethod
-    def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
-        return _Unfold.apply(dy, ctx.windows), None
+        windows, folds = ctx.options
+        return _Moved.apply(dy, windows, not folds), None, None
 
 
 @lru_cache(maxsize=256)
@@ -148,9 +138,8 @@ def unfold(x: Array, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0
     """
     images = _batched(x, "unfold", 3, "(N, C, H, W)")
     height, width = images.shape[-2:]
-    result: Array = _Unfold.apply(
-        images, _windows("unfold", (height, width), kernel_size, dilation, padding, stride)
-    )
+    windows = _windows("unfold", (height, width), kernel_size, dilation, padding, stride)
+    result: Array = _Moved.apply(images, windows, False)
     return result if images is x else result[0]
 
 
@@ -193,5 +182,5 @@ def fold(
             f"fold: x: expected {math.prod(windows.counts)} windows, of {windows.taps} elements for each channel, "
             f"got shape {x.shape}"
         )
-    result: Array = _Fold.apply(columns, windows)
+    result: Array = _Moved.apply(columns, windows, True)
     return result if columns is x else result[0]

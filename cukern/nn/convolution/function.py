@@ -10,7 +10,15 @@ from ...array import Array
 from ...cache import Cache, options_key
 from ...errors import require_choice, require_int
 from ...ops.padding import folded
-from ..fused import Activation, in_common_dtype, layouts_of, of_axes, require_activation, several
+from ..fused import (
+    Activation,
+    in_common_dtype,
+    layouts_of,
+    of_axes,
+    require_activation,
+    require_shape,
+    several,
+)
 from .operation import applied
 from .problem import Windows
 
@@ -43,8 +51,7 @@ def _given(
             f"expected weight of shape ({first}, {second}, ...)"
         )
     filters = weight.shape[1] * groups if transposed else weight.shape[0]
-    if bias is not None and bias.shape != (filters,):
-        raise ValueError(f"{name}: bias: expected shape ({filters},), got {bias.shape}")
+    require_shape(name, "bias", bias, filters)
     return x, weight, bias
 
 
@@ -232,34 +239,30 @@ def _transposed(
 conv1d = of_axes(
     _convolution,
     "conv1d",
-    1,
     'ck.asarray([[1.0, 2.0, 4.0]]), ck.asarray([[[-1.0, 1.0]]]), padding="same"',
     "[[1.0, 2.0, -4.0]]",
 )
 conv2d = of_axes(
     _convolution,
     "conv2d",
-    2,
     "ck.asarray([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]), ck.ones((1, 1, 2, 2)), ck.asarray([0.5])",
     "[[[12.5, 16.5]]]",
 )
 conv3d = of_axes(
-    _convolution, "conv3d", 3, "ck.ones((1, 2, 2, 3)), ck.ones((1, 1, 2, 2, 2))", "[[[[8.0, 8.0]]]]"
+    _convolution, "conv3d", "ck.ones((1, 2, 2, 3)), ck.ones((1, 1, 2, 2, 2))", "[[[[8.0, 8.0]]]]"
 )
 conv_transpose1d = of_axes(
-    _transposed, "conv_transpose1d", 1, "ck.asarray([[1.0, 2.0]]), ck.ones((1, 1, 2))", "[[1.0, 3.0, 2.0]]"
+    _transposed, "conv_transpose1d", "ck.asarray([[1.0, 2.0]]), ck.ones((1, 1, 2))", "[[1.0, 3.0, 2.0]]"
 )
 conv_transpose2d = of_axes(
     _transposed,
     "conv_transpose2d",
-    2,
     "ck.asarray([[[1.0, 2.0]]]), ck.asarray([[[[1.0, 1.0], [0.0, 1.0]]]]), stride=2",
     "[[[1.0, 1.0, 2.0, 2.0], [0.0, 1.0, 0.0, 2.0]]]",
 )
 conv_transpose3d = of_axes(
     _transposed,
     "conv_transpose3d",
-    3,
     "ck.ones((1, 1, 1, 2)), ck.ones((1, 1, 1, 1, 2))",
     "[[[[1.0, 2.0, 1.0]]]]",
 )

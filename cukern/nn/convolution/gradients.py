@@ -18,10 +18,11 @@ from ...kernel.sizes import divide_up
 from ...launch import cost
 from ...launch.params import Params
 from ...launch.variant import Launch, Plan, Variant, prepared
+from ...linear.variants import K_BLOCK
 from .arrangement import Arranged, Pipeline, channels_last
 from .pointwise import moving
 from .problem import Gemm, WeightsGradient, channels_last_layout, operand_steps, rounding
-from .tensor_cores import K_BLOCK, TensorCores, TensorCoreTile, why_no_tensor_cores
+from .tensor_cores import TensorCores, TensorCoreTile, why_no_tensor_cores
 from .tma import ALIGNMENT, BARRIERS, LINE, LONGEST, halo, image_tiles, moves_by_one_or_two
 from .variants import (
     SIMT_TILES,
@@ -131,8 +132,7 @@ class PortableWeights(PortableTile, Gradient):
         """Tiles of a GPU's or of the host's threads; on a GPU so many parts that no multiprocessor is idle."""
         gemm = cls.gemm(problem)
         for one in (cls(*given) for given in portable_tiles(problem.elem, limits)):
-            tiles = math.prod(one.tiles(gemm)) * gemm.groups
-            wanted = 1 if cost.is_host(limits) else 4 * limits.multiprocessors // max(1, tiles)
+            wanted = 1 if cost.is_host(limits) else 4 * limits.multiprocessors // max(1, one.count(gemm))
             splits = min(wanted, gemm.pixels // cls.fewest_pixels, _MOST_SPLITS)
             yield replace(one, splits=even(gemm.pixels, one.depth, splits))
 
@@ -140,7 +140,7 @@ class PortableWeights(PortableTile, Gradient):
         """The products of the busiest multiprocessor."""
         gemm = self.gemm(problem)
         tile = (self.product_seconds(gemm, limits, 1) - cost.launch(limits)) / self.efficiency
-        return self.seconds(problem, math.prod(self.tiles(gemm)) * gemm.groups, tile, limits)
+        return self.seconds(problem, self.count(gemm), tile, limits)
 
     def launch_of(self, gemm: Gemm, problem: WeightsGradient) -> Launch:
         constants = self.given(gemm, problem, f"{self.tile_m}x{self.tile_n}")
@@ -246,14 +246,23 @@ _TIMES = {
 _TF32_TIMES = {(128, 128, False): 1.4, (64, 64, False): 0.52}
 
 
+class ChannelsLastWeights(Gradient):
+    """What variants share whose arrays all have channels innermost."""
+
+    writes_channels_last = True
+
+    @classmethod
+    def arranged(cls, problem: WeightsGradient) -> tuple[Arranged, Arranged]:
+        return channels_last(problem.output), channels_last(problem.image)
+
+
 @dataclass(frozen=True)
-class TensorCoresWeights(TensorCoreTile, Gradient):
+class TensorCoresWeights(TensorCoreTile, ChannelsLastWeights):
     """An implicit GEMM of arrays whose channels lie innermost, with float32 sums, as :class:`.TensorCores`."""
 
     name = "tensor cores"
     kernel = TensorCores.kernel
     needs = (8, 0)
-    writes_channels_last = True
 
     tiles_of_halves: ClassVar[tuple[tuple[Any, ...], ...]] = (
         (256, 128, 16, 1, 4, True),
@@ -264,10 +273,6 @@ class TensorCoresWeights(TensorCoreTile, Gradient):
     )
     #: K-blocks of a part at least.
     fewest_k_blocks: ClassVar[int] = 8
-
-    @classmethod
-    def arranged(cls, problem: WeightsGradient) -> tuple[Arranged, Arranged]:
-        return channels_last(problem.output), channels_last(problem.image)
 
     @classmethod
     def fits(cls, problem: WeightsGradient, limits: Properties) -> str:
@@ -282,8 +287,7 @@ class TensorCoresWeights(TensorCoreTile, Gradient):
         found = cls.tiles_of_halves if problem.elem.itemsize == 2 else TensorCores.tiles_of_floats
         for one in (cls(*given) for given in found):
             if one.runs_on(limits) and (gemm.pixels or not one.grouped):
-                tiles = math.prod(one.tiles(gemm)) * gemm.groups
-                wanted = 2 * limits.multiprocessors // max(1, tiles)
+                wanted = 2 * limits.multiprocessors // max(1, one.count(gemm))
                 splits = min(wanted, divide_up(gemm.pixels, depth) // cls.fewest_k_blocks, _MOST_SPLITS)
                 yield replace(one, splits=even(gemm.pixels, depth, splits))
 
@@ -293,7 +297,7 @@ class TensorCoresWeights(TensorCoreTile, Gradient):
         times = _TIMES if problem.elem.itemsize == 2 else _TF32_TIMES
         k_blocks = divide_up(gemm.pixels * problem.elem.itemsize, K_BLOCK)
         tile = 1e-6 * k_blocks * times[self.tile_m, self.tile_n, self.grouped]
-        return self.seconds(problem, math.prod(self.tiles(gemm)) * gemm.groups, tile, limits)
+        return self.seconds(problem, self.count(gemm), tile, limits)
 
     def launch_of(self, gemm: Gemm, problem: WeightsGradient) -> Launch:
         constants = self.given(gemm, problem, f"{self.tile_m}x{self.tile_n}")
@@ -309,7 +313,7 @@ _SIZES = Params(
 
 
 @dataclass(frozen=True)
-class TmaWeights(Gradient):
+class TmaWeights(ChannelsLastWeights):
     """Windows that move by one pixel or two: bands of output and image are loaded once for all taps, by tensor maps.
 
     Attributes:
@@ -324,7 +328,6 @@ class TmaWeights(Gradient):
     name = "tma"
     kernel = Kernel("nn/convolution/shifted_weights.cu")
     needs, major = (9, 0), 9
-    writes_channels_last = True
 
     band: int
     pitch: int
@@ -347,10 +350,6 @@ class TmaWeights(Gradient):
     largest_cluster: ClassVar[int] = 2
     #: Operations a second of a multiprocessor's tensor cores.
     rate: ClassVar[float] = 6e12
-
-    @classmethod
-    def arranged(cls, problem: WeightsGradient) -> tuple[Arranged, Arranged]:
-        return TensorCoresWeights.arranged(problem)
 
     @classmethod
     def fits(cls, problem: WeightsGradient, limits: Properties) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +20,7 @@ from ...elementwise.program import Derivative, Program, program
 from ...function import Function
 from ..fused import Activation
 from .families import convolution, weights_gradient
-from .problem import Windows, is_channels_last
+from .problem import Form, Windows, is_channels_last
 
 
 class _Convolution(Function):
@@ -38,17 +38,13 @@ class _Convolution(Function):
         x: Array,
         weight: Array,
         bias: Array | None,
-        windows: Windows,
-        size: tuple[int, ...],
-        transposed: bool,
-        last: bool,
+        form: Form,
         made: Program | None,
     ) -> Array:
         operands = () if bias is None else (bias,)
-        y = convolution(x, weight, operands, windows, size, transposed, last, made)
+        y = convolution(x, weight, operands, form, made)
         needs = ctx.needs_input_grad
-        ctx.windows, ctx.transposed, ctx.back = windows, transposed, None
-        ctx.made, ctx.own = made, (windows, size, transposed, last)
+        ctx.form, ctx.made, ctx.back = form, made, None
         ctx.layouts = x._planned(), weight._planned()
         then: tuple[Array, ...] = ()
         if made is not None and True in needs:
@@ -61,7 +57,7 @@ class _Convolution(Function):
     @staticmethod
     def backward(ctx: Any, dy: Array) -> tuple[Any, ...]:
         x, weight, *then = ctx.saved_arrays
-        windows, transposed, (image, filters) = ctx.windows, ctx.transposed, ctx.layouts
+        (windows, _, transposed, _), (image, filters) = ctx.form, ctx.layouts
         g: Array | None = dy
         dbias = None
         if ctx.back is not None:
@@ -74,20 +70,24 @@ class _Convolution(Function):
         dx = dweight = None
         recorded = tape.opened or levels
         if g is not None and weight is not None:
-            own = windows, image.shape[2:], not transposed, is_channels_last(image), None
-            dx = _Convolution.apply(g, weight, None, *own) if recorded else convolution(g, weight, (), *own)
+            own = Form(windows, image.shape[2:], not transposed, is_channels_last(image))
+            dx = (
+                _Convolution.apply(g, weight, None, own, None)
+                if recorded
+                else convolution(g, weight, (), own)
+            )
         if g is not None and x is not None:
             compute: Callable[..., Array] = _Weights.apply if recorded else weights_gradient
             pair = (x, g) if transposed else (g, x)
             dweight = compute(*pair, windows, filters.shape[2:], is_channels_last(filters))
-        return dx, dweight, dbias, None, None, None, None, None
+        return dx, dweight, dbias, None, None
 
     @staticmethod
     def jvp(ctx: Any, dx: Array | None, dweight: Array | None, dbias: Array | None, *static: None) -> Any:
         x, weight, *then = ctx.saved_arrays
-        parts = [] if dx is None else [_Convolution.apply(dx, weight, None, *ctx.own, None)]
+        parts = [] if dx is None else [_Convolution.apply(dx, weight, None, ctx.form, None)]
         if dweight is not None:
-            parts.append(_Convolution.apply(x, dweight, None, *ctx.own, None))
+            parts.append(_Convolution.apply(x, dweight, None, ctx.form, None))
         dy = functools.reduce(ops.add, parts) if parts else None
         if ctx.made is None:
             return dy
@@ -103,20 +103,20 @@ class _Convolution(Function):
         x: Array,
         weight: Array,
         bias: Array | None,
-        windows: Windows,
-        *options: Any,
+        form: Form,
+        made: Program | None,
     ) -> Array:
         """The images of all examples as those of one; where weights differ, as groups of channels of one."""
-        made: Array
+        y: Array
         if not (batched[1] or batched[2]):
-            made = _Convolution.apply(_folded(x), weight, bias, windows, *options)
-            return ops.reshape(made, (*x.shape[:2], *made.shape[1:]))
+            y = _Convolution.apply(_folded(x), weight, bias, form, made)
+            return ops.reshape(y, (*x.shape[:2], *y.shape[1:]))
         x, weight = _of_each(x, size, batched[0]), _of_each(weight, size, batched[1])
         if bias is not None:
             bias = ops.reshape(_of_each(bias, size, batched[2]), (-1,))
-        grouped = windows._replace(groups=windows.groups * size)
-        made = _Convolution.apply(_in_groups(x), _folded(weight), bias, grouped, *options)
-        return _apart(made, size)
+        grouped = form._replace(windows=_grouped(form.windows, size))
+        y = _Convolution.apply(_in_groups(x), _folded(weight), bias, grouped, made)
+        return _apart(y, size)
 
 
 def _folded(x: Array) -> Array:
@@ -128,6 +128,11 @@ def _in_groups(x: Array) -> Array:
     """Arrays of all examples (batch, a, b, ...) as one of (a, batch * b, ...)."""
     moved = ops.moveaxis(x, 0, 1)
     return ops.reshape(moved, (moved.shape[0], -1, *moved.shape[3:]))
+
+
+def _grouped(windows: Windows, size: int) -> Windows:
+    """The windows of as many groups for each of so many examples."""
+    return windows._replace(groups=windows.groups * size)
 
 
 def _of_each(x: Array, size: int, batched: bool) -> Array:
@@ -159,11 +164,11 @@ class _Weights(Function):
         windows, needs = ctx.windows, ctx.needs_input_grad
         d_output = d_image = None
         if needs[0]:
-            own = output.shape[2:], False, _last(output)
-            d_output = _Convolution.apply(image, second, None, windows, *own, None)
+            own = Form(windows, output.shape[2:], False, _last(output))
+            d_output = _Convolution.apply(image, second, None, own, None)
         if needs[1]:
-            own = image.shape[2:], True, _last(image)
-            d_image = _Convolution.apply(output, second, None, windows, *own, None)
+            own = Form(windows, image.shape[2:], True, _last(image))
+            d_image = _Convolution.apply(output, second, None, own, None)
         return d_output, d_image, None, None, None
 
     @staticmethod
@@ -183,8 +188,7 @@ class _Weights(Function):
             _in_groups(_of_each(one, size, own))
             for one, own in zip((output, image), batched[:2], strict=True)
         )
-        grouped = windows._replace(groups=windows.groups * size)
-        made: Array = _Weights.apply(output, image, grouped, *options)
+        made: Array = _Weights.apply(output, image, _grouped(windows, size), *options)
         return ops.reshape(made, (size, -1, *made.shape[1:]))
 
 
@@ -239,14 +243,14 @@ def applied(
     It is one launch, unless a tape needs what the activation was applied to. In a trace bias and activation follow it
     as anything else does.
     """
-    args: Sequence[Any] = (windows, size, transposed, _gives_last(x._layout or x._planned(), windows))
+    form = Form(windows, size, transposed, _gives_last(x._layout or x._planned(), windows))
     made = None if bias is None and activation is None else _program(activation, x.dtype, bias is not None)
     if made is None or (traced_threads and trace() is not None):
-        y = _Convolution.apply(x, weight, None, *args, None)
+        y = _Convolution.apply(x, weight, None, form, None)
         y = y if bias is None else y + ops.reshape(bias, (-1, *(1,) * len(size)))
         return y if activation is None else activation(y)
     if activation is not None and tape.tracked((x, weight, *(() if bias is None else (bias,)))) is not None:
         needs = (True, True)[: 1 + (bias is not None)]
         if 0 in made.backward(needs, (False, True)[: len(needs)]).saved("input"):
             return activation(applied(x, weight, bias, windows, size, transposed, None))
-    return _Convolution.apply(x, weight, bias, *args, made)
+    return _Convolution.apply(x, weight, bias, form, made)

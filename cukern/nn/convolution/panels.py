@@ -72,7 +72,7 @@ class _Tile:
                 "taps_inside": True,
                 "unit": unit,
             },
-            params=(gemm.geometry(tiles, each, True), steps),
+            params=(gemm.geometry(tiles, each, taps_inside=True), steps),
         )
 
     def _seconds(self, gemm: Gemm, splits: int, limits: Properties) -> float:

@@ -41,6 +41,23 @@ class Windows(NamedTuple):
     groups: int = 1
 
 
+@declare_leaf
+class Form(NamedTuple):
+    """What is asked of a convolution besides its arrays and what follows it.
+
+    Attributes:
+        windows: how the windows lie.
+        size: of the result, along its axes of pixels.
+        transposed: whether the image's gradient is computed, of that of the output.
+        channels_last: whether the channels of the result lie innermost in memory.
+    """
+
+    windows: Windows
+    size: tuple[int, ...]
+    transposed: bool
+    channels_last: bool
+
+
 class View(NamedTuple):
     """How an array of a batch, channels and three axes lies in memory: sizes, and strides in elements."""
 
@@ -286,15 +303,15 @@ class Gemm(NamedTuple):
         return "long long" if self.wide else "int"
 
     def geometry(
-        self, tiles: tuple[int, int], each: int, taps_inside: bool, sizes: Three | None = None
+        self, tiles: tuple[int, int], each: int = 0, sizes: Three | None = None, taps_inside: bool = False
     ) -> Given:
         """The kernels' struct Geometry.
 
         Args:
             tiles: of a group's product, down and across.
             each: the depth for a block.
-            taps_inside: whether taps count faster than channels.
             sizes: in place of those of the product.
+            taps_inside: whether taps count faster than channels, as the template variable of that name says.
         """
         image, output, axes = self.image.strides, self.output.strides, self.axes
         weights = tuple(step * axis.each for step, axis in zip(self.weights[2:], axes, strict=True))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ... import namespace as ops
 from ...array import Array
 from ...kernel.sizes import LARGEST_INDEX
-from .problem import Windows
+from .problem import Form, Windows
 
 Shape = Sequence[int]
 
@@ -64,33 +64,24 @@ def _halves(image: Shape, output: Shape, windows: Windows, kernel: Shape, of_ima
         yield Half(axis, *images, windows._replace(padding=moved))
 
 
-def convolution(
-    x: Array,
-    windows: Windows,
-    kernel: Shape,
-    size: Shape,
-    transposed: bool,
-    channels_last: bool,
-    of_half: Callable[[Array, Windows, tuple[int, ...]], Array],
-) -> Array:
-    """A convolution, or if ``transposed`` the gradient of one's image, by halves of the result.
+def convolution(x: Array, form: Form, kernel: Shape, of_half: Callable[[Array, Form], Array]) -> Array:
+    """A convolution, or the gradient of one's image, by halves of the result.
 
     Args:
-        x: the image, or the output if ``transposed``.
-        windows: how the windows lie.
+        x: the image, or the output if the form is ``transposed``.
+        form: what is asked for.
         kernel: the sizes of a window.
-        size: of the result, along its axes of pixels.
-        transposed: whether the image's gradient is computed.
-        channels_last: whether the channels of the result lie innermost in memory.
-        of_half: computes a half of the result, of a part of ``x``, its windows and the half's size.
+        of_half: computes a half of the result, of a part of ``x``.
     """
+    windows, size, transposed, channels_last = form
     plane = (x.shape[0], 1, *size)
     shapes = (plane, x.shape) if transposed else (x.shape, plane)
     parts, axis = [], 0
     for half in _halves(*shapes, windows, kernel, transposed):
         own, axis = half.image if transposed else half.output, half.axis
         sizes = [own.stop - own.start if k == axis - 2 else n for k, n in enumerate(size)]
-        parts.append(of_half(half.part(x, not transposed), half.windows, tuple(sizes)))
+        of_part = form._replace(windows=half.windows, size=tuple(sizes))
+        parts.append(of_half(half.part(x, not transposed), of_part))
     if not channels_last:
         return ops.concat(parts, axis)
     joined = ops.concat([ops.moveaxis(one, 1, -1) for one in parts], axis and axis - 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -14,51 +13,15 @@ from ...kernel import Kernel
 from ...kernel.sizes import ACCESS, divide_up
 from ...launch import cost
 from ...launch.variant import Launch
+from ...linear.variants import K_BLOCK, CopiedTile
 from .arrangement import Arranged, channels_last
 from .problem import Convolution, Gemm, operand_steps
-from .variants import Implicit, constants_of, copying, reordering
-
-#: Bytes of a k-block along the depth.
-K_BLOCK = 128
+from .variants import Implicit, Tile, constants_of, copying, reordering
 
 
 @dataclass(frozen=True)
-class TensorCoreTile:
-    """The tile of a GEMM on tensor cores: nn/convolution/product.cu.
-
-    Attributes:
-        tile_m, tile_n: rows and columns of a block, multiples of 64.
-        warps_m, warps_n: warps that share its rows, and its columns.
-        stages: k-blocks of the factors in shared memory, all but one of them on their way.
-        grouped: whether a warpgroup multiplies 64 rows together, by wgmma of sm_90a.
-    """
-
-    tile_m: int
-    tile_n: int
-    warps_m: int
-    warps_n: int
-    stages: int
-    grouped: bool = False
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return 32 * self.warps_m * self.warps_n
-
-    @property
-    def shared(self) -> int:
-        """Bytes of dynamic shared memory of a block, of wgmma with those for its alignment."""
-        return self.stages * K_BLOCK * (self.tile_m + self.tile_n) + (1024 if self.grouped else 0)
-
-    def tiles(self, gemm: Gemm) -> tuple[int, int]:
-        """The tiles of a group's product, down and across."""
-        m, n, _ = gemm.sizes
-        return divide_up(m, self.tile_m), divide_up(n, self.tile_n)
-
-    def runs_on(self, limits: Properties) -> bool:
-        """Whether a device has its instructions and enough shared memory."""
-        has = limits.compute_capability[0] == 9 or not self.grouped
-        return has and self.shared <= limits.max_shared_memory_per_block
+class TensorCoreTile(CopiedTile, Tile):
+    """The tile of a GEMM on tensor cores: nn/convolution/product.cu."""
 
     def product(
         self, gemm: Gemm, elem: dtypes.DType, constants: dict[str, Any], steps: Any, splits: int = 1
@@ -66,6 +29,7 @@ class TensorCoreTile:
         """The launch of a product, whose depth is split among so many blocks."""
         tiles, depth = self.tiles(gemm), K_BLOCK // elem.itemsize
         columns = gemm.sizes[1] if gemm.of_weights else gemm.filters
+        each = max(1, divide_up(divide_up(gemm.sizes[2], depth), splits)) * depth
         z = gemm.axes[0]
         return Launch(
             grid=(tiles[0] * tiles[1] * gemm.groups, splits, 1),
@@ -78,15 +42,9 @@ class TensorCoreTile:
                 "wide": columns * dtypes.from_cxx(constants["out"]).itemsize % ACCESS == 0,  # type: ignore[union-attr]
                 "a_by_depth": not gemm.of_weights,
                 "b_by_depth": not gemm.of_weights,
-                "taps_inside": False,
                 "flat": z[:2] == (1, 1) and z.base == 0 and gemm.image.size[0] == 1,
             },
-            params=(
-                gemm.geometry(
-                    tiles, max(1, divide_up(divide_up(gemm.sizes[2], depth), splits)) * depth, False
-                ),
-                steps,
-            ),
+            params=(gemm.geometry(tiles, each), steps),
         )
 
 
@@ -116,14 +74,23 @@ _TF32_TIMES = {(128, 128, False): (2.45, 2), (64, 64, False): (0.91, 3)}
 _BLOCK = 2.3
 
 
+class ChannelsLast(Implicit):
+    """What variants share whose arrays all have channels innermost."""
+
+    writes_channels_last = True
+
+    @classmethod
+    def arranged(cls, problem: Convolution) -> tuple[Arranged, Arranged]:
+        return channels_last(problem.x), channels_last(problem.weights, problem.transposed)
+
+
 @dataclass(frozen=True)
-class TensorCores(TensorCoreTile, Implicit):
+class TensorCores(TensorCoreTile, ChannelsLast):
     """An implicit GEMM of arrays whose channels lie innermost, with float32 sums."""
 
     name = "tensor cores"
     kernel = Kernel("nn/convolution/product.cu")
     needs = (8, 0)
-    writes_channels_last = True
 
     tiles_of_halves: ClassVar[tuple[tuple[Any, ...], ...]] = (
         (128, 256, 8, 1, 4, True),
@@ -135,15 +102,6 @@ class TensorCores(TensorCoreTile, Implicit):
         (64, 64, 2, 2, 4),
     )
     tiles_of_floats: ClassVar[tuple[tuple[Any, ...], ...]] = ((128, 128, 2, 4, 3), (64, 64, 2, 2, 4))
-
-    @classmethod
-    def arranged(cls, problem: Convolution) -> tuple[Arranged, Arranged]:
-        return channels_last(problem.x), channels_last(problem.weights, problem.transposed)
-
-    @classmethod
-    def gemms(cls, problem: Convolution) -> list[Gemm]:
-        x, weights = (one.layout for one in cls.arranged(problem))
-        return problem.gemms(x, weights, cls.written(problem), weights_transposed=problem.transposed)
 
     @classmethod
     def fits(cls, problem: Convolution, limits: Properties) -> str:
@@ -179,9 +137,8 @@ class TensorCores(TensorCoreTile, Implicit):
         times = _TIMES if problem.elem.itemsize == 2 else _TF32_TIMES
         k_block, resident = times[self.tile_m, self.tile_n, self.grouped]
         for one in self.gemms(problem):
-            blocks = math.prod(self.tiles(one)) * one.groups
             k_blocks = divide_up(one.sizes[2] * problem.elem.itemsize, K_BLOCK)
-            waves = cost.waves(blocks, limits, resident)
+            waves = cost.waves(self.count(one), limits, resident)
             seconds += 1e-6 * waves * (k_blocks * k_block + _BLOCK) + cost.launch(limits)
         return seconds
 

@@ -17,9 +17,9 @@ from ...launch import cost
 from ...launch.params import Params
 from ...launch.variant import MAP_BYTES, Launch, Plan, prepared
 from ...linear.problem import epilogue_steps
-from .arrangement import Arranged, Pipeline
+from .arrangement import Pipeline
 from .problem import Axis, Convolution, Gemm, View, operand_steps, rounding, view_of
-from .tensor_cores import TensorCores
+from .tensor_cores import ChannelsLast, TensorCores
 from .variants import Implicit, constants_of, copying, reordering
 
 #: 16-bit floats in a line of 128 bytes.
@@ -112,34 +112,17 @@ def moves_by_one_or_two(gemm: Gemm, itemsize: int) -> bool:
     return loads_by_maps(gemm, itemsize) and even and several and gemm.taps > 0
 
 
-class _Mapped(Implicit):
+class _Mapped(ChannelsLast):
     """What the variants share whose image and weights are loaded by maps."""
 
     needs, major = (9, 0), 9
     #: Threads of a block: two warpgroups multiply, one loads.
     threads: ClassVar[int] = 384
 
-    @classmethod
-    def arranged(cls, problem: Convolution) -> tuple[Arranged, Arranged]:
-        return TensorCores.arranged(problem)
-
-    @classmethod
-    def gemms(cls, problem: Convolution) -> list[Gemm]:
-        x, weights = (one.layout for one in cls.arranged(problem))
-        return problem.gemms(x, weights, cls.written(problem), weights_transposed=problem.transposed)
-
 
 _BAND_SIZES = Params(
     "Sizes",
-    bands="int",
-    of_image="int",
-    tiles_n="int",
-    filters="int",
-    k_blocks="int",
-    base_y="int",
-    base_x="int",
-    rows="int",
-    segments="int",
+    **dict.fromkeys("bands of_image tiles_n filters k_blocks base_y base_x rows segments".split(), "int"),
 )
 
 
@@ -376,7 +359,6 @@ class Strided(_Mapped):
 
     name = "tma strided"
     kernel = Kernel("nn/convolution/strided.cu")
-    writes_channels_last = True
 
     tile_n: int
     halves: int

@@ -62,8 +62,8 @@ class Implicit(Following):
     @classmethod
     def gemms(cls, problem: Convolution) -> list[Gemm]:
         """The GEMMs of the arrays as they are read and written."""
-        x, weights = (one.layout for one in cls.arranged(problem))
-        return problem.gemms(x, weights, cls.written(problem))
+        x, weights = cls.arranged(problem)
+        return problem.gemms(x.layout, weights.layout, cls.written(problem), weights.swapped)
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
         """The launch of one phase."""
@@ -111,30 +111,52 @@ _EFFICIENCY, _HOST_EFFICIENCY = 0.46, 0.6
 
 
 @dataclass(frozen=True)
-class PortableTile:
-    """The tile of a GEMM that threads multiply by plain arithmetic: nn/convolution/tiles.cu.
+class Tile:
+    """The tile of a GEMM.
 
     Attributes:
         tile_m, tile_n: rows and columns of a block.
-        items_m, items_n: those of a thread.
-        depth: of a k-block in shared memory.
     """
 
     tile_m: int
     tile_n: int
+
+    def tiles(self, gemm: Gemm) -> tuple[int, int]:
+        """The tiles of a group's product, down and across."""
+        m, n, _ = gemm.sizes
+        return divide_up(m, self.tile_m), divide_up(n, self.tile_n)
+
+    def count(self, gemm: Gemm) -> int:
+        """The tiles of all groups."""
+        return math.prod(self.tiles(gemm)) * gemm.groups
+
+
+@dataclass(frozen=True)
+class ThreadTile(Tile):
+    """One of which each thread has a part.
+
+    Attributes:
+        items_m, items_n: rows and columns of a thread.
+    """
+
     items_m: int
     items_n: int
-    depth: int
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
         return self.tile_m * self.tile_n // self.items_m // self.items_n
 
-    def tiles(self, gemm: Gemm) -> tuple[int, int]:
-        """The tiles of a group's product, down and across."""
-        m, n, _ = gemm.sizes
-        return divide_up(m, self.tile_m), divide_up(n, self.tile_n)
+
+@dataclass(frozen=True)
+class PortableTile(ThreadTile):
+    """The tile of a GEMM that threads multiply by plain arithmetic: nn/convolution/tiles.cu.
+
+    Attributes:
+        depth: of a k-block in shared memory.
+    """
+
+    depth: int
 
     def product_seconds(self, gemm: Gemm, limits: Properties, blocks: int) -> float:
         """The time of the products of the busiest multiprocessor, by so many blocks of their whole depth."""
@@ -153,7 +175,7 @@ class PortableTile:
             grid=(tiles[0] * tiles[1] * gemm.groups, splits, 1),
             block=self.threads,
             constants={**constants, "taps_inside": taps_inside, **_contiguous_axes(gemm)},
-            params=(gemm.geometry(tiles, each, taps_inside), steps),
+            params=(gemm.geometry(tiles, each, taps_inside=taps_inside), steps),
         )
 
 
@@ -171,10 +193,7 @@ class Portable(PortableTile, Implicit):
 
     def cost(self, problem: Convolution, limits: Properties) -> float:
         """The products of the busiest multiprocessor."""
-        return sum(
-            self.product_seconds(one, limits, math.prod(self.tiles(one)) * one.groups)
-            for one in self.gemms(problem)
-        )
+        return sum(self.product_seconds(one, limits, self.count(one)) for one in self.gemms(problem))
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
         constants = constants_of(gemm, problem, epilogue, f"{self.tile_m}x{self.tile_n}")
@@ -255,25 +274,14 @@ def reaches_far(gemm: Gemm) -> bool:
 
 
 @dataclass(frozen=True)
-class SimtTile:
+class SimtTile(ThreadTile):
     """The tile of a float32 GEMM on CUDA cores, double-buffered: nn/convolution/exact.cu.
 
     Attributes:
-        tile_m, tile_n: rows and columns of a block.
-        items_m, items_n: those of a thread.
         resident: blocks that a multiprocessor has at a time.
     """
 
-    tile_m: int
-    tile_n: int
-    items_m: int
-    items_n: int
     resident: int
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return self.tile_m * self.tile_n // self.items_m // self.items_n
 
     def shared(self, loads: Loads) -> int:
         """Bytes of dynamic shared memory of a block."""
@@ -318,9 +326,8 @@ class SimtTile:
                 "whole": gemm.channels % _DEPTH == 0,
                 "rows_packs": packs[0],
                 "columns_packs": packs[1],
-                "taps_inside": False,
             },
-            params=(gemm.geometry(tiles, each, False, sizes), steps),
+            params=(gemm.geometry(tiles, each, sizes), steps),
         )
 
 
@@ -372,13 +379,10 @@ class Simt(SimtTile, Implicit):
         """The products of the busiest multiprocessor."""
         seconds = copying(self.arranged(problem), limits)
         for one in self.gemms(problem):
-            m, n, _ = one.sizes
             k = one.taps * divide_up(one.channels, _DEPTH) * _DEPTH
-            tiles = divide_up(m, self.tile_m) * divide_up(n, self.tile_n) * one.groups
             rate = SIMT_EFFICIENCY[self.tile_m, self.tile_n] * cost.SIMT_FLOPS
-            seconds += cost.waves(tiles, limits) * 2.0 * self.tile_m * self.tile_n * k / rate + cost.launch(
-                limits
-            )
+            products = 2.0 * self.tile_m * self.tile_n * k
+            seconds += cost.waves(self.count(one), limits) * products / rate + cost.launch(limits)
         return seconds
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
@@ -465,9 +469,8 @@ class FewFilters(Implicit):
                 "step_y": y.step,
                 "tap_step_y": y.tap_step,
                 "tap_step_x": x.tap_step,
-                "taps_inside": False,
             },
-            params=(gemm.geometry((bands, 1), 0, False, sizes), operand_steps(gemm, epilogue)),
+            params=(gemm.geometry((bands, 1), sizes=sizes), operand_steps(gemm, epilogue)),
         )
 
 
@@ -576,9 +579,8 @@ class FewChannels(Implicit):
                 "columns": self.columns,
                 "pitch": self._pitch(y.step, x.step, x.taps),
                 "packs": self._packs(gemm.output, x.pixels, gemm.filters),
-                "taps_inside": False,
             },
-            params=(gemm.geometry(tiles, 0, False, sizes), operand_steps(gemm, epilogue)),
+            params=(gemm.geometry(tiles, sizes=sizes), operand_steps(gemm, epilogue)),
         )
 
     @classmethod

@@ -65,19 +65,11 @@ def launch_forward(
     is normalized, and is the third result.
     """
     name = "layer_norm" if centered else "rms_norm"
-    return made(name, _forward, x, weight, bias, eps, columns, centered, residual)
+    return made(name, _forward, eps, columns, centered, x, weight, bias, residual)
 
 
-def _forward(
-    x: Array,
-    weight: Array | None,
-    bias: Array | None,
-    eps: float,
-    columns: int,
-    centered: bool,
-    residual: Array | None,
-) -> list[Array]:
-    (x, weight, bias, residual), (own, of_weight, of_bias, last) = _dense(x, weight, bias, residual)
+def _forward(eps: float, columns: int, centered: bool, *arrays: Array | None) -> list[Array]:
+    (x, weight, bias, residual), (own, of_weight, of_bias, last) = _dense(*arrays)
     plan = LAYER_NORM(Normalization(own, of_weight, of_bias, columns, centered, residual=last))
     return plan(x, *(() if residual is None else (residual,)), weight, bias, eps)
 
@@ -97,30 +89,18 @@ def launch_backward(
     The last two have shape (columns,), or are None unless ``wanted``.
     """
     name = f"gradient of {'layer_norm' if centered else 'rms_norm'}"
-    gradients: list[Array | None] = made(
-        name, _backward, x, dy, weight, statistics, columns, wanted, centered, plus
-    )
-    dx, dweight, dbias = gradients
-    assert dx is not None
+    dx, dweight, dbias = made(name, _backward, columns, wanted, centered, statistics, x, dy, weight, plus)
     return dx, dweight, dbias
 
 
 def _backward(
-    x: Array,
-    dy: Array,
-    weight: Array | None,
-    statistics: Array,
-    columns: int,
-    wanted: tuple[bool, bool],
-    centered: bool,
-    plus: Array | None,
+    columns: int, wanted: tuple[bool, bool], centered: bool, statistics: Array, *arrays: Array | None
 ) -> list[Array | None]:
-    (x, dy, weight, plus), layouts = _dense(x, dy, weight, plus)
-    problem = Normalization(
-        layouts[0], layouts[2], None, columns, centered, dy=layouts[1], wanted=wanted, residual=layouts[3]
+    (x, dy, weight, plus), (own, of_dy, of_weight, last) = _dense(*arrays)
+    problem = Normalization(own, of_weight, None, columns, centered, dy=of_dy, wanted=wanted, residual=last)
+    results: list[Array | None] = GRADIENT(problem)(
+        x, dy, weight, statistics, *(() if plus is None else (plus,))
     )
-    plan = GRADIENT(problem)
-    results: list[Array | None] = plan(x, dy, weight, statistics, *(() if plus is None else (plus,)))
     return results
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import namespace as ops
 from ...array import Array
@@ -16,13 +15,90 @@ from ...array.mapping import mapped
 from ...autodiff import recompute, tape
 from ...cache import Cache
 from ...device import Device
-from ...dtypes import DType
 from ...elementwise.operands import first_array, require_array
 from ...ops.info import finfo
-from ..fused import fused_vjp, in_common_dtype, is_int, layouts_of, record_fused, require_eps, tracked
+from ..fused import (
+    fused_vjp,
+    in_common_dtype,
+    is_int,
+    layouts_of,
+    record_fused,
+    require_eps,
+    require_shape,
+    tracked,
+)
 from ..module import Module, Parameter
 from .families import expect_backward, launch_backward, launch_forward
 from .reference import layer_norm_reference
+
+
+class _Norm(NamedTuple):
+    """What a call asks for besides its arrays.
+
+    Attributes:
+        name: of the function.
+        sizes: of the trailing axes, which are normalized.
+        eps: what is added to the variance.
+        centered: whether the mean is subtracted, as RMS norm does not.
+    """
+
+    name: str
+    sizes: tuple[int, ...]
+    eps: float
+    centered: bool
+
+    @property
+    def columns(self) -> int:
+        """Elements of a row."""
+        return math.prod(self.sizes)
+
+    def launch(
+        self, x: Array, weight: Array | None, bias: Array | None, residual: Array | None = None
+    ) -> list[Array]:
+        """The result and statistics, and with a residual the sum."""
+        return launch_forward(x, weight, bias, self.eps, self.columns, self.centered, residual)
+
+    def again(self, x: Array, weight: Array | None, bias: Array | None) -> Array:
+        """The result alone."""
+        return self.launch(x, weight, bias)[0]
+
+    def composed(self, x: Array, weight: Array | None, bias: Array | None) -> Array:
+        """The result as a composition."""
+        return layer_norm_reference(x, len(self.sizes), weight, bias, self.eps, self.centered)
+
+    def kernels(
+        self,
+        saved: Sequence[Any],
+        cotangents: Sequence[Array],
+        wanted: Sequence[bool],
+        plus: Array | None = None,
+    ) -> Sequence[Array | None]:
+        """The gradients of x, to which ``plus`` is added, weight and bias."""
+        x, weight, bias, statistics = saved
+        of_columns = wanted[1], wanted[2]
+        dx, dweight, dbias = launch_backward(
+            x, cotangents[0], weight, statistics, self.columns, of_columns, self.centered, plus
+        )
+        return [dx, _shaped(dweight, weight), _shaped(dbias, bias)]
+
+    def pull_of_sum(
+        self, cotangents: Sequence[Any], kept: Sequence[Any], needs: Sequence[bool]
+    ) -> Sequence[Array | None]:
+        """The gradients of the arguments of :func:`_added`, from those of the norm and of the sum."""
+        (dy, plus), (*own, _) = cotangents, kept
+        if dy is None:
+            return [*(plus if need else None for need in needs[:2]), *(None for _ in needs[2:])]
+        still = iter(needs[2:])
+        wanted = needs[0] or needs[1], *(one is not None and next(still) for one in own[1:])
+
+        def composed(total: Array, weight: Array | None, bias: Array | None) -> Any:
+            y = self.composed(total, weight, bias)
+            return y if plus is None else (y, total)
+
+        given = (dy,) if plus is None else (dy, plus)
+        dx, *others = fused_vjp(lambda: self.kernels(kept, given, wanted, plus), composed, own, given, wanted)
+        of_numbers = [one for one, primal in zip(others, own[1:], strict=True) if primal is not None]
+        return [*(dx if need else None for need in needs[:2]), *of_numbers]
 
 
 def normalized(
@@ -41,157 +117,81 @@ def normalized(
     """
     layouts = layouts_of(x, weight, bias, residual)
     sizes = normalized_shape if isinstance(normalized_shape, tuple) else (normalized_shape,)
-    key = (sizes, layouts) if _INT.issuperset(map(type, sizes)) else None
-    if key in _checked:
-        return _recorded(name, x, weight, bias, sizes, _eps_of(name, eps, x), centered, residual)
+    plain = _INT.issuperset(map(type, sizes)) and type(eps) in _EPS
+    key = (name, sizes, eps, layouts) if plain else None
+    norm = _checked.get(key)
+    if norm is not None:
+        return _recorded(norm, x, weight, bias, residual)
     x = require_array(x, name, "x", first_array((weight, bias, residual)))
-    given = x
+    own = x.dtype
     x, weight, bias, residual = in_common_dtype(
         name, {"x": x}, {"weight": weight, "bias": bias, "residual": residual}
     )
-    eps = _eps_of(name, eps, given)
+    eps = float(finfo(own).eps) if eps is None else require_eps(name, eps)
     sizes = require_normalized_shape(normalized_shape, name)
     if x.shape[max(x.ndim - len(sizes), 0) :] != sizes:
         raise ValueError(f"{name}: x: expected trailing axes of sizes {sizes}, got shape {x.shape}")
     for argument, one in (("weight", weight), ("bias", bias)):
-        if one is not None and one.shape != sizes:
-            raise ValueError(f"{name}: {argument}: expected shape {sizes}, got {one.shape}")
+        require_shape(name, argument, one, *sizes)
     if residual is not None and residual.shape != x.shape:
         raise ValueError(f"{name}: residual: expected the shape of x, {x.shape}, got {residual.shape}")
+    norm = _Norm(name, sizes, eps, centered)
     if not x.size:
         x = x if residual is None else ops.add(x, residual)
-        y = layer_norm_reference(x, len(sizes), weight, bias, eps, centered) if all(sizes) else x
+        y = norm.composed(x, weight, bias) if all(sizes) else x
         return y if residual is None else (y, x)
     if key is not None and layouts is not None and layouts == layouts_of(x, weight, bias, residual):
-        _checked.keep(key, True)
-    return _recorded(name, x, weight, bias, sizes, eps, centered, residual)
+        _checked.keep(key, norm)
+    return _recorded(norm, x, weight, bias, residual)
 
 
-def _eps_of(name: str, eps: float | None, x: Array) -> float:
-    return _epsilon(x.dtype) if eps is None else require_eps(name, eps)
+_INT, _EPS = frozenset((int,)), frozenset((float, type(None)))
+#: What is asked for, by the arguments besides arrays and the layouts of these, of checked ones of one dtype.
+_checked: Cache[Any, _Norm] = Cache()
 
 
-@cache
-def _epsilon(dtype: DType) -> float:
-    return float(finfo(dtype).eps)
-
-
-_INT = frozenset((int,))
-#: ``normalized_shape`` and the layouts of checked arguments of one dtype.
-_checked: Cache[Any, bool] = Cache()
-
-
-def _recorded(
-    name: str,
-    x: Array,
-    weight: Array | None,
-    bias: Array | None,
-    sizes: tuple[int, ...],
-    eps: float,
-    centered: bool,
-    residual: Array | None = None,
-) -> Any:
+def _recorded(norm: _Norm, x: Array, weight: Array | None, bias: Array | None, residual: Array | None) -> Any:
     """The same of checked arguments, on tapes that track them."""
     if residual is not None:
-        return _added(name, x, residual, weight, bias, sizes, eps, centered)
-    columns = math.prod(sizes)
+        return _added(norm, x, residual, weight, bias)
     primals = (x, weight, bias)
     tracking = tracked(primals) if tape.opened else None
     if tracking is not None:
-        expect_backward(x, columns, weight is not None, centered)
-    y, statistics = launch_forward(x, weight, bias, eps, columns, centered)
+        expect_backward(x, norm.columns, weight is not None, norm.centered)
+    y, statistics = norm.launch(x, weight, bias)
     if tracking is not None:
-
-        def kernels(
-            saved: Sequence[Any], cotangents: Sequence[Array], wanted: Sequence[bool]
-        ) -> Sequence[Array | None]:
-            x, weight, bias, statistics = saved
-            which = (wanted[1], wanted[2])
-            dx, dweight, dbias = launch_backward(
-                x, cotangents[0], weight, statistics, columns, which, centered
-            )
-            return [dx, _shaped(dweight, weight), _shaped(dbias, bias)]
-
-        def composed(x: Array, weight: Array | None, bias: Array | None) -> Array:
-            return layer_norm_reference(x, len(sizes), weight, bias, eps, centered)
-
-        def again(x: Array, weight: Array | None, bias: Array | None) -> Array:
-            return launch_forward(x, weight, bias, eps, columns, centered)[0]
-
-        known = sizes, eps
-        record_fused(name, primals, (y,), (statistics,), kernels, composed, tracking, again, known)
+        record_fused(
+            norm.name, primals, (y,), (statistics,), norm.kernels, norm.composed, tracking, norm.again, norm
+        )
     return y
 
 
 def _added(
-    name: str,
-    x: Array,
-    residual: Array,
-    weight: Array | None,
-    bias: Array | None,
-    sizes: tuple[int, ...],
-    eps: float,
-    centered: bool,
+    norm: _Norm, x: Array, residual: Array, weight: Array | None, bias: Array | None
 ) -> tuple[Array, Array]:
     """The same of ``x + residual``, and the sum: what is kept for the gradient is the sum alone."""
-    columns = math.prod(sizes)
     given = [one for one in (x, residual, weight, bias) if one is not None]
     tracking = tape.tracked(given) if tape.opened else None
-    y, statistics, total = launch_forward(x, weight, bias, eps, columns, centered, residual)
+    y, statistics, total = norm.launch(x, weight, bias, residual)
     if tracking is None:
         return y, total
     _, keys, tapes = tracking
-    saved = total, weight, bias, statistics
-    known = name, layouts_of(x, residual, weight, bias), sizes, eps
+    known = norm, layouts_of(x, residual, weight, bias)
     operation = _sums.get(known)
     if operation is None:
         forms = [one._planned() for one in given]
-        pull = partial(_pull_sum, sizes, eps, centered)
-        operation = tape.Operation(name, forms, [y._planned(), total._planned()], pull, False)
+        operation = tape.Operation(
+            norm.name, forms, [y._planned(), total._planned()], norm.pull_of_sum, False
+        )
         _sums.keep(known, operation)
-    tape.record_tracked(operation, keys, (y, total), saved, tapes)
+    tape.record_tracked(operation, keys, (y, total), (total, weight, bias, statistics), tapes)
     if tapes[0].recompute:
-
-        def again(total: Array, weight: Array | None, bias: Array | None) -> Array:
-            return launch_forward(total, weight, bias, eps, columns, centered)[0]
-
-        recompute.note(name, again, saved[:3], y, tapes)
+        recompute.note(norm.name, norm.again, (total, weight, bias), y, tapes)
     return y, total
 
 
-#: By the name of a norm of a sum, the layouts of its arguments, the sizes of rows, and eps.
+#: By a norm of a sum, and the layouts of its arguments.
 _sums: Cache[tuple[Any, ...], tape.Operation] = Cache()
-
-
-def _pull_sum(
-    sizes: tuple[int, ...],
-    eps: float,
-    centered: bool,
-    cotangents: Sequence[Any],
-    kept: Sequence[Any],
-    needs: Sequence[bool],
-) -> Sequence[Array | None]:
-    """The gradients of the arguments of :func:`_added`, from those of the norm and of the sum."""
-    (dy, plus), (total, weight, bias, statistics) = cotangents, kept
-    of_sum = needs[0] or needs[1]
-    if dy is None:
-        return [*(plus if need else None for need in needs[:2]), *(None for _ in needs[2:])]
-    still = iter(needs[2:])
-    wanted = of_sum, weight is not None and next(still), bias is not None and next(still)
-
-    def composed(total: Array, weight: Array | None, bias: Array | None) -> Any:
-        y = layer_norm_reference(total, len(sizes), weight, bias, eps, centered)
-        return y if plus is None else (y, total)
-
-    def kernels() -> Sequence[Array | None]:
-        made = launch_backward(total, dy, weight, statistics, math.prod(sizes), wanted[1:], centered, plus)
-        return [made[0], _shaped(made[1], weight), _shaped(made[2], bias)]
-
-    own = total, weight, bias
-    given = (dy,) if plus is None else (dy, plus)
-    dx, *others = fused_vjp(kernels, composed, own, given, wanted)
-    of_numbers = [one for one, primal in zip(others, own[1:], strict=True) if primal is not None]
-    return [*(dx if need else None for need in needs[:2]), *of_numbers]
 
 
 def of_all(level: Level, norm: Callable[..., Array], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Array:

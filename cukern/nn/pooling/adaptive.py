@@ -103,20 +103,20 @@ _largest.__doc__ = _DOC.replace("{of}", "The largest element").replace(
 )
 
 adaptive_avg_pool1d = of_axes(
-    _average, "adaptive_avg_pool1d", 1, "ck.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]), 2", "[[2.0, 4.0]]"
+    _average, "adaptive_avg_pool1d", "ck.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]), 2", "[[2.0, 4.0]]"
 )
 adaptive_avg_pool2d = of_axes(
-    _average, "adaptive_avg_pool2d", 2, "ck.asarray([[[1.0, 2.0], [3.0, 4.0]]]), (1, None)", "[[[2.0, 3.0]]]"
+    _average, "adaptive_avg_pool2d", "ck.asarray([[[1.0, 2.0], [3.0, 4.0]]]), (1, None)", "[[[2.0, 3.0]]]"
 )
 adaptive_avg_pool3d = of_axes(
-    _average, "adaptive_avg_pool3d", 3, "ck.asarray([[[[1.0, 3.0]]]]), 1", "[[[[2.0]]]]"
+    _average, "adaptive_avg_pool3d", "ck.asarray([[[[1.0, 3.0]]]]), 1", "[[[[2.0]]]]"
 )
 adaptive_max_pool1d = of_axes(
-    _largest, "adaptive_max_pool1d", 1, "ck.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]), 2", "[[3.0, 5.0]]"
+    _largest, "adaptive_max_pool1d", "ck.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]), 2", "[[3.0, 5.0]]"
 )
 adaptive_max_pool2d = of_axes(
-    _largest, "adaptive_max_pool2d", 2, "ck.asarray([[[1.0, 2.0], [3.0, 4.0]]]), (1, None)", "[[[3.0, 4.0]]]"
+    _largest, "adaptive_max_pool2d", "ck.asarray([[[1.0, 2.0], [3.0, 4.0]]]), (1, None)", "[[[3.0, 4.0]]]"
 )
 adaptive_max_pool3d = of_axes(
-    _largest, "adaptive_max_pool3d", 3, "ck.asarray([[[[1.0, 3.0]]]]), 1", "[[[[3.0]]]]"
+    _largest, "adaptive_max_pool3d", "ck.asarray([[[[1.0, 3.0]]]]), 1", "[[[[3.0]]]]"
 )

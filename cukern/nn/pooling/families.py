@@ -8,12 +8,12 @@ from ...array import Array
 from ...array.layout import is_aligned
 from ...launch.family import Family
 from ..fused import lies_channels_last
-from . import reference, samples
+from . import reference
 from .problem import Pooling, Windows, channels_last
 from .variants import ChannelsLast, ChannelsLastGradient, Portable, PortableGradient, Tiles, TilesGradient
 
 POOLING: Family[Pooling] = Family(
-    "pooling", Tiles, Portable, ChannelsLast, reference=reference.pooling, samples=samples.forward
+    "pooling", Tiles, Portable, ChannelsLast, reference=reference.pooling, samples=reference.samples
 )
 GRADIENT: Family[Pooling] = Family(
     "gradient of pooling",
@@ -21,7 +21,7 @@ GRADIENT: Family[Pooling] = Family(
     PortableGradient,
     ChannelsLastGradient,
     reference=reference.gradient,
-    samples=samples.gradients,
+    samples=reference.samples_of_gradients,
 )
 
 

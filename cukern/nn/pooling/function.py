@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -104,27 +104,8 @@ def _at_winners(x: Array, winners: Array, windows: Windows) -> Array:
 Sizes = int | Sequence[int]
 
 
-class _Axis(NamedTuple):
-    """The windows along an axis; the attributes are those of :class:`Windows`."""
-
-    kernel: int
-    stride: int
-    padding: int
-    dilation: int
-    ceil_mode: bool
-    count_padding: bool = True
-
-    @property
-    def single(self) -> _Axis:
-        """Single elements along another axis."""
-        return self._replace(kernel=1, stride=1, padding=0, dilation=1)
-
-
-@lru_cache(maxsize=4096)
-def _windows(rows: _Axis, columns: _Axis | None = None) -> Windows:
-    """The windows of planes, by default of columns of single elements."""
-    kernel, stride, padding, dilation = zip(rows[:4], (columns or rows.single)[:4], strict=True)
-    return Windows(kernel, stride, padding, dilation, *rows[4:])
+#: Windows of one element.
+_SINGLE = Windows.along(1, 1, 0, 1)
 
 
 def checked(name: str, x: Array, count: int) -> Array:
@@ -138,8 +119,8 @@ def checked(name: str, x: Array, count: int) -> Array:
     return x
 
 
-def _checked(name: str, count: int, x: Array, *sizes: Any) -> tuple[Array, list[_Axis]]:
-    """The array, and the windows along each axis.
+def _checked(name: str, count: int, x: Array, *sizes: Any) -> tuple[Array, list[Windows]]:
+    """The array, and the windows of its planes, of three axes those along each of them.
 
     Args:
         name: the function's.
@@ -157,41 +138,40 @@ def _checked(name: str, count: int, x: Array, *sizes: Any) -> tuple[Array, list[
     return x, axes
 
 
-#: The windows along each axis, of layouts and options that passed all checks.
-_known: Cache[Any, list[_Axis]] = Cache()
+#: These windows, of layouts and options that passed all checks.
+_known: Cache[Any, list[Windows]] = Cache()
 
 
-def _first_checked(name: str, count: int, x: Array, *sizes: Any) -> tuple[Array, list[_Axis]]:
+def _first_checked(name: str, count: int, x: Array, *sizes: Any) -> tuple[Array, list[Windows]]:
     kernel, stride, *others = sizes
     kernels = several(kernel, count, name, "kernel_size", 1)
     strides = kernels if stride is None else several(stride, count, name, "stride", 1)
     paddings = several(others[0], count, name, "padding", 0)
     dilations = several(others[1], count, name, "dilation", 1)
     each = zip(kernels, strides, paddings, dilations, strict=True)
-    axes = [_Axis(*one, *map(bool, others[2:])) for one in each]
+    axes = [Windows.along(*one, *map(bool, others[2:])) for one in each]
     x = checked(name, x, count)
-    padding = tuple(one.padding for one in axes)
-    spans = tuple(_windows(one).span[0] for one in axes)
-    for span, one in zip(spans, padding, strict=True):
+    spans = tuple(one.span[0] for one in axes)
+    for span, one in zip(spans, paddings, strict=True):
         if one > span // 2:
             raise ValueError(
-                f"{name}: padding: expected at most half of the window's span {span}, got {padding}"
+                f"{name}: padding: expected at most half of the window's span {span}, got {paddings}"
             )
-    for axis, n in zip(axes, x.shape[-len(axes) :], strict=True):
-        if _windows(axis).output_shape(n, 1)[0] < 1:
-            raise ValueError(
-                f"{name}: kernel_size: no window of span {spans} fits x of shape {x.shape} "
-                f"with padding {padding}"
-            )
-    return x, axes
+    if any(one.output_shape(n, 1)[0] < 1 for one, n in zip(axes, x.shape[-count:], strict=True)):
+        raise ValueError(
+            f"{name}: kernel_size: no window of span {spans} fits x of shape {x.shape} with padding {paddings}"
+        )
+    return x, axes if count == 3 else [_beside(*[_SINGLE, *axes][-2:])]
 
 
-def _planes(x: Array, axes: Sequence[_Axis], maximum: bool) -> Array:
+_beside = lru_cache(maxsize=4096)(Windows.beside)
+
+
+def _planes(x: Array, count: int, windows: Windows, maximum: bool) -> Array:
     """Pooling of one or two axes, by the kernels of planes."""
-    if len(axes) == 2:
-        return _Pool2d.apply(x, _windows(*axes), maximum)
-    y = _Pool2d.apply(ops.expand_dims(x, axis=-2), _windows(axes[0].single, axes[0]), maximum)
-    return y[..., 0, :]
+    if count == 2:
+        return _Pool2d.apply(x, windows, maximum)
+    return _Pool2d.apply(ops.expand_dims(x, axis=-2), windows, maximum)[..., 0, :]
 
 
 def _averages(
@@ -225,15 +205,12 @@ def _averages(
         f"avg_pool{count}d", count, x, kernel_size, stride, padding, 1, ceil_mode, count_include_pad
     )
     if count < 3:
-        return _planes(x, axes, False)
+        return _planes(x, count, axes[0], False)
     matrices = []
     for axis, n in zip(axes, x.shape[-3:], strict=True):
-        lines = _windows(axis)
-        first = np.arange(lines.output_shape(n, 1)[0]) * axis.stride - axis.padding
-        divisors = lines.divisors(n, 1)
-        matrices.append(
-            bands.windows(n, *(tuple(one.tolist()) for one in (first, first + axis.kernel, divisors)))
-        )
+        first = np.arange(axis.output_shape(n, 1)[0]) * axis.stride[0] - axis.padding[0]
+        ends = first, first + axis.kernel[0], axis.divisors(n, 1)
+        matrices.append(bands.windows(n, *(tuple(one.tolist()) for one in ends)))
     return resampled(x, matrices)
 
 
@@ -269,28 +246,20 @@ def _maxima(
     # Of three axes by a second pass over the first of them; both give the gradient to the first of equal elements.
     x, axes = _checked(f"max_pool{count}d", count, x, kernel_size, stride, padding, dilation, ceil_mode)
     if count < 3:
-        return _planes(x, axes, True)
-    planes = _planes(x, axes[1:], True)
+        return _planes(x, count, axes[0], True)
+    planes = _Pool2d.apply(x, _beside(*axes[1:]), True)
     lines = ops.reshape(planes, (*planes.shape[:-2], math.prod(planes.shape[-2:])))
-    y = _Pool2d.apply(lines, _windows(axes[0]), True)
+    y = _Pool2d.apply(lines, axes[0], True)
     return ops.reshape(y, (*y.shape[:-1], *planes.shape[-2:]))
 
 
-avg_pool1d = of_axes(_averages, "avg_pool1d", 1, "ck.asarray([[1.0, 2.0, 3.0, 4.0]]), 2", "[[1.5, 3.5]]")
+avg_pool1d = of_axes(_averages, "avg_pool1d", "ck.asarray([[1.0, 2.0, 3.0, 4.0]]), 2", "[[1.5, 3.5]]")
 avg_pool2d = of_axes(
-    _averages,
-    "avg_pool2d",
-    2,
-    "ck.asarray([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]]), 2",
-    "[[[3.5, 5.5]]]",
+    _averages, "avg_pool2d", "ck.asarray([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]]), 2", "[[[3.5, 5.5]]]"
 )
-avg_pool3d = of_axes(_averages, "avg_pool3d", 3, "ck.arange(8.0).reshape(1, 2, 2, 2), 2", "[[[[3.5]]]]")
-max_pool1d = of_axes(_maxima, "max_pool1d", 1, "ck.asarray([[1.0, 2.0, 3.0, 4.0]]), 2", "[[2.0, 4.0]]")
+avg_pool3d = of_axes(_averages, "avg_pool3d", "ck.arange(8.0).reshape(1, 2, 2, 2), 2", "[[[[3.5]]]]")
+max_pool1d = of_axes(_maxima, "max_pool1d", "ck.asarray([[1.0, 2.0, 3.0, 4.0]]), 2", "[[2.0, 4.0]]")
 max_pool2d = of_axes(
-    _maxima,
-    "max_pool2d",
-    2,
-    "ck.asarray([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]]), 2",
-    "[[[6.0, 8.0]]]",
+    _maxima, "max_pool2d", "ck.asarray([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]]), 2", "[[[6.0, 8.0]]]"
 )
-max_pool3d = of_axes(_maxima, "max_pool3d", 3, "ck.arange(8.0).reshape(1, 2, 2, 2), 2", "[[[[7.0]]]]")
+max_pool3d = of_axes(_maxima, "max_pool3d", "ck.arange(8.0).reshape(1, 2, 2, 2), 2", "[[[[7.0]]]]")

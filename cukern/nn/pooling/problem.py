@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,17 @@ class Windows:
     dilation: Pair = (1, 1)
     ceil_mode: bool = False
     count_padding: bool = True
+
+    @classmethod
+    def along(cls, kernel: int, stride: int, padding: int, dilation: int, *options: bool) -> Windows:
+        """Those along one axis: of lines that are planes of a column."""
+        return cls((kernel, 1), (stride, 1), (padding, 0), (dilation, 1), *options)
+
+    def beside(self, columns: Windows) -> Windows:
+        """The windows on planes of these along rows, and of others along columns."""
+        names = ("kernel", "stride", "padding", "dilation")
+        pairs: Any = {name: (getattr(self, name)[0], getattr(columns, name)[0]) for name in names}
+        return replace(columns, **pairs)
 
     @property
     def span(self) -> Pair:

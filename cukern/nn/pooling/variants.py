@@ -265,7 +265,7 @@ class ChannelsLast(Windowed):
 class ChannelsLastGradient(ChannelsLast):
     """Neighbouring channels of a pixel of the image by a thread."""
 
-    kernel = Kernel("nn/pooling/backward_last.cu", name="pool2d_last_backward")
+    kernel = Kernel("nn/pooling/backward.cu", name="pool2d_last_backward")
 
 
 def _halves(n: int, most: int) -> list[int]:

@@ -63,11 +63,7 @@ class Band:
 
     def grouped(self, items: int, bytes_of: int) -> Groups:
         """The matrix by groups of ``items`` rows, which divide it, for elements of so many bytes."""
-        found: dict[tuple[int, int], Groups] = self.__dict__.setdefault("_groups", {})
-        key = items, bytes_of
-        if key not in found:
-            found[key] = _groups(self, items, ACCESS // bytes_of)
-        return found[key]
+        return _groups(self, items, ACCESS // bytes_of)
 
     def on(self, device: Device, elem: dtypes.DType) -> tuple[Array, Array]:
         """Starts and weights as arrays."""
@@ -91,6 +87,7 @@ class Groups(NamedTuple):
     patterns: tuple[tuple[int, ...], tuple[int, ...]]
 
 
+@lru_cache(maxsize=1024)
 def _groups(band: Band, items: int, widest: int) -> Groups:
     used = band.weights != 0
     low = (band.starts + used.argmax(1)).reshape(-1, items).min(1)

@@ -14,7 +14,7 @@ from ...cache import Cache, options_key
 from ...elementwise.operands import require_array
 from ...function import Function
 from ..fused import common_dtype, layouts_of, lies_channels_last, several
-from ..module import Module
+from ..module import OfFunction
 from . import bands
 from .bands import Band
 from .families import launch
@@ -181,24 +181,10 @@ def interpolate(
 upsample = interpolate
 
 
-class Upsample(Module):
+class Upsample(OfFunction, of=interpolate):
     """:func:`interpolate` as a module; its arguments are those of the function.
 
     >>> import cukern as ck
     >>> ck.nn.Upsample(scale_factor=2)(ck.ones((1, 1, 3))).shape
     (1, 1, 6)
     """
-
-    def __init__(
-        self,
-        size: int | Sequence[int] | None = None,
-        scale_factor: float | Sequence[float] | None = None,
-        mode: str = "nearest",
-        align_corners: bool = False,
-        antialias: bool = False,
-    ) -> None:
-        self.options = (size, scale_factor, mode, align_corners, antialias)
-
-    def forward(self, x: Array) -> Array:
-        """``x`` with other sizes."""
-        return interpolate(x, *self.options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -50,15 +51,9 @@ class Regular(NamedTuple):
         return sum(weight != 0 for row in self.weights[1] for weight in row)
 
 
+@lru_cache(maxsize=1024)
 def regular(band: Band, items: int) -> Regular | None:
     """The matrix by groups of ``items`` rows, if they are alike: weights may differ by what rounding makes."""
-    found: dict[int, Regular | None] = band.__dict__.setdefault("_regular", {})
-    if items not in found:
-        found[items] = _regular(band, items)
-    return found[items]
-
-
-def _regular(band: Band, items: int) -> Regular | None:
     groups = band.out // items
     if band.out % items or items * band.n % band.out or groups == 2 or not groups:
         return None

@@ -3,7 +3,8 @@
 // factors[channel] = (mean, a, b, c), by which dx = dy * a - (x - mean) * b - c. Without `moving`, mean and variance are
 // constants, and b and c are 0. Without parts (pieces is 0) sums are 0. With an activation, factors[channel] has a fifth number: the
 // shift of walk.cuh.
-// Launch: a block for each group of `together` channels. Shared, static: two numbers a warp, or a thread of what is no whole warp.
+// Launch: a block for each group of `together` channels. Shared, static: two numbers a warp.
+<% set threads, cluster = block, 1 %>
 <% include "prelude/next_kernel.cuh" %>
 <% include "prelude/reduce.cuh" %>
 using acc = << acc >>;
@@ -15,38 +16,12 @@ constexpr int block = << block >>, unroll = << unroll >>;
 constexpr bool moving = << moving | lower >>;
 <% set each = 5 if activation else 4 %>
 
-struct alignas(2 * sizeof(acc)) Two {
+struct alignas(2 * sizeof(acc)) RowState {
     acc total, product;
 };
-__device__ __forceinline__ Two add(Two a, Two b) { return {a.total + b.total, a.product + b.product}; }
-// The sum of all threads', for all of them; `again`, before another one.
-<% if block % 32 == 0 %>
-__device__ __forceinline__ Two sum_of_block(Two total, bool again) {
-    __shared__ Two of_warps[block / 32];
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) total = add(total, shuffle_xor(total, distance));
-    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = total;
-    __syncthreads();
-    total = of_warps[0];
-#pragma unroll
-    for (int warp = 1; warp < block / 32; ++warp) total = add(total, of_warps[warp]);
-    if (again) __syncthreads();
-    return total;
-}
-<% else %>
-__device__ __forceinline__ Two sum_of_block(Two total, bool again) {
-    __shared__ Two shared[block];
-    shared[threadIdx.x] = total;
-    for (int half = block / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (int(threadIdx.x) < half) shared[threadIdx.x] = add(shared[threadIdx.x], shared[threadIdx.x + half]);
-    }
-    __syncthreads();
-    total = shared[0];
-    if (again) __syncthreads();
-    return total;
-}
-<% endif %>
+__device__ __forceinline__ RowState row_join(RowState a, RowState b) { return {a.total + b.total, a.product + b.product}; }
+<% include "lib/row.cuh" %>
+
 extern "C" __global__ void __launch_bounds__(block) << name >>(
     const acc* parts, const acc* statistics, const W* weight, << "const W* bias, " if activation >>G* dweight, G* dbias, acc* factors, int pieces, int together, int channels,
     acc scale)
@@ -55,19 +30,20 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
     const index first = (index)blockIdx.x * together;
     const Statistics of = ((const Statistics*)statistics)[blockIdx.x];
     const acc rstd = of.rstd;
-    Two joint{acc(0), acc(0)};
+    RowState joint{acc(0), acc(0)};
+    int phase = 0;
     for (int c = 0; c < together; ++c) {
-        const Two* const own = (const Two*)parts + (first + c) * pieces;
+        const RowState* const own = (const RowState*)parts + (first + c) * pieces;
         const acc of_weight = weight ? cast<acc>(weight[(first + c) % channels]) : acc(1);
-        Two total{acc(0), acc(0)};
+        RowState total{acc(0), acc(0)};
         for (int i = threadIdx.x; i < pieces; i += unroll * block) {
-            Two some[unroll];
+            RowState some[unroll];
 #pragma unroll
-            for (int u = 0; u < unroll; ++u) some[u] = i + u * block < pieces ? own[i + u * block] : Two{acc(0), acc(0)};
+            for (int u = 0; u < unroll; ++u) some[u] = i + u * block < pieces ? own[i + u * block] : RowState{acc(0), acc(0)};
 #pragma unroll
-            for (int u = 0; u < unroll; ++u) total = add(total, some[u]);
+            for (int u = 0; u < unroll; ++u) total = row_join(total, some[u]);
         }
-        total = sum_of_block(total, c + 1 < together);
+        total = row_reduce(total, phase);
         total.product -= of.rest * total.total;
         joint.total += total.total * of_weight, joint.product += total.product * of_weight;
         if (threadIdx.x == 0) {
@@ -84,4 +60,5 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
         to[2] = moving ? rstd * rstd * rstd * joint.product * scale : acc(0);
         to[3] = (moving ? rstd * joint.total * scale : acc(0)) - of.rest * to[2];
     }
+    row_end();
 }

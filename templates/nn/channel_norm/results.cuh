@@ -38,7 +38,7 @@ __device__ __forceinline__ void write_pack(
 // Writes the results of a walk; `channels` tells the thread's channels, and is asked when the first elements are on their way.
 template <bool back, typename Channels>
 __device__ __forceinline__ void write_results(
-    WalkOf<back> walk, const T* x, [[maybe_unused]] const U* dy, Result* y, const Channels& channels)
+    WalkOf<back> walk, const T* x, const U* dy, Result* y, const Channels& channels)
 {
     Channel own[own_channels];
     bool known = false;
@@ -46,15 +46,7 @@ __device__ __forceinline__ void write_results(
         Pack<T, width> xs[unroll];
         Pack<U, width> dys[unroll];
         index at[unroll];
-#pragma unroll
-        for (int u = 0; u < unroll; ++u) {
-            at[u] = walk.there() ? walk.at : index(-1);
-            if (walk.there()) {
-                xs[u] = load_pack<width>(x + walk.at);
-                if constexpr (derivative) dys[u] = load_pack<width>(dy + walk.at);
-                walk.go_on();
-            }
-        }
+        load_next(walk, x, dy, xs, dys, at);
         if (!known) channels(own), known = true;
 #pragma unroll
         for (int u = 0; u < unroll; ++u) {

@@ -86,20 +86,12 @@ struct Sums {
     }
     // `seen` is called with the place of each pack, and that of dy; if an activation needs it, with the pack between them.
     template <bool back, typename Seen>
-    __device__ __forceinline__ void take(WalkOf<back> walk, const T* x, [[maybe_unused]] const U* dy, const Seen& seen) {
+    __device__ __forceinline__ void take(WalkOf<back> walk, const T* x, const U* dy, const Seen& seen) {
         while (walk.there()) {
             Pack<T, width> xs[unroll];
             Pack<U, width> dys[unroll];
             index at[unroll];
-#pragma unroll
-            for (int u = 0; u < unroll; ++u) {
-                at[u] = walk.there() ? walk.at : index(-1);
-                if (walk.there()) {
-                    xs[u] = load_pack<width>(x + walk.at);
-                    << "dys[u] = load_pack<width>(dy + walk.at);" if derivative >>
-                    walk.go_on();
-                }
-            }
+            load_next(walk, x, dy, xs, dys, at);
 #pragma unroll
             for (int u = 0; u < unroll; ++u) {
                 if (at[u] >= 0) add(xs[u], dys[u]), seen(at[u], << "xs[u], " if derivative and activation >>dys[u]);

@@ -68,3 +68,19 @@ __device__ __forceinline__ Walk own_walk(const Sizes& g) {
 }
 // The number of the statistics of a channel.
 __device__ __forceinline__ index of_group(const Sizes& g, index number) { return g.together == 1 ? number : number / g.together; }
+// Reads the next packs of a walk, and of dy, and tells where they are; -1 beyond its end.
+template <bool back>
+__device__ __forceinline__ void load_next(
+    WalkOf<back>& walk, const T* x, [[maybe_unused]] const U* dy, Pack<T, width> (&xs)[unroll], [[maybe_unused]] Pack<U, width> (&dys)[unroll],
+    index (&at)[unroll])
+{
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) {
+        at[u] = walk.there() ? walk.at : index(-1);
+        if (walk.there()) {
+            xs[u] = load_pack<width>(x + walk.at);
+            << "dys[u] = load_pack<width>(dy + walk.at);" if derivative >>
+            walk.go_on();
+        }
+    }
+}

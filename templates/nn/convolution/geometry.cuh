@@ -21,7 +21,7 @@ __device__ __forceinline__ Line there(bool is, index offset, int z = 0, int y = 
     return {is ? offset : index(0), z, is ? y : far_outside, x};
 }
 
-constexpr bool taps_inside = << taps_inside | lower >>;  // taps count faster than channels
+constexpr bool taps_inside = << taps_inside | default(false) | lower >>;  // taps count faster than channels
 
 __device__ __forceinline__ Line pixel_of_image(const Geometry& g, int pixel, int count) {
     int rest = pixel;

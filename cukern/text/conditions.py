@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .definitions import DEFINED
+from .macros import defined
 
 _DIRECTIVE = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else|endif|define|undef)\b(.*)$", re.DOTALL)
 _COMMENTS = re.compile(r"//.*|/\*.*?(?:\*/|$)", re.DOTALL)
@@ -134,12 +135,10 @@ class Conditions:
     def _defined(self, word: str, rest: str, line: str) -> str:
         if not self.active:
             return ""
-        name = re.match(r"\w*", rest)
-        assert name is not None
-        value = rest[name.end() :]
-        has_parameters = value.startswith("(")
-        known = None if word == "undef" else _UNKNOWN if has_parameters else value.strip()
-        self._macros[name[0]] = frozenset([known])
+        for one in defined(line) if word == "define" else ():
+            self._macros[one.name] = frozenset([one.value if one.params is None else _UNKNOWN])
+        if word == "undef":
+            self._macros[rest.partition(" ")[0]] = _UNDEFINED
         return line
 
     def _begun(self, word: str, rest: str, line: str, text: str) -> str:

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 import tree_sitter
 
+from ...text import COMMENT
 from ...text.declarations import DynamicShared
+from ...text.edits import Edit, edited
 from ...text.signature import Unit
-from ...text.syntax import syntax_tree
+from ...text.std_names import own_at
+from ...text.syntax import part, syntax_tree, text_of, walk
 from ...text.variables import device_variables
 from . import texture
 from .compiler import HEADER
@@ -59,9 +62,6 @@ _BARRIER = re.compile(rb"\b__syncthreads\s*\(\s*\)")
 #: What names functions of libcu++ that are instructions.
 _OF_DEVICE = re.compile(r"\bcuda\s*::\s*(?:device|ptx)\b")
 
-#: Replace the bytes from the first offset up to the second by the text.
-Edit = tuple[int, int, str]
-
 
 def shared_edit(text: bytes, shared: DynamicShared) -> Edit:
     """Replace a dynamic shared array by a pointer to the block's buffer, keeping the number of lines."""
@@ -101,19 +101,13 @@ def _index_edits(text: bytes) -> Iterator[Edit]:
     """
     if not _INT_OF_BUILTIN.search(text):
         return
-    nodes = [syntax_tree(text)]
-    while nodes:
-        node = nodes.pop()
-        if not _OF_BUILTIN.search(text, node.start_byte, node.end_byte):
-            continue
-        nodes.extend(node.children)
-        if node.type != "init_declarator" or node.parent is None:
-            continue
-        declared, value = node.parent.child_by_field_name("type"), node.child_by_field_name("value")
-        if declared is None or value is None or declared.text != b"int":
-            continue
-        for term in _index_terms(value) or ():
-            yield term.start_byte, term.start_byte, "(int)"
+    for node in walk(
+        syntax_tree(text), lambda one: not _OF_BUILTIN.search(text, one.start_byte, one.end_byte)
+    ):
+        value = part(node, "value")
+        if node.type == "init_declarator" and value and text_of(part(node.parent, "type")) == "int":
+            for term in _index_terms(value) or ():
+                yield term.start_byte, term.start_byte, "(int)"
 
 
 def alignment_edits(text: bytes) -> Iterator[Edit]:
@@ -165,9 +159,7 @@ def _rewritten(unit: Unit, fibers: bool) -> str:
     edits.extend(alignment_edits(text))
     edits.extend(ptx_edits(unit))
     edits.extend(barrier_edits(unit))
-    for start, end, new in sorted(edits, reverse=True):
-        text = text[:start] + new.encode() + text[end:]
-    return text.decode()
+    return edited(text, edits).decode()
 
 
 _ENTRY = """
@@ -288,8 +280,6 @@ def needs_fibers(unit: Unit) -> bool:
 
 # Constructs by which a thread may spin until another thread writes, without calling a collective function.
 _MAY_SPIN = re.compile(r"\b(volatile|goto|while)\b(?!\s*\(\s*0\s*\))|\bfor\s*\([^;()]*;\s*;")
-_COMMENTS = re.compile(r"//.*|/\*(?s:.*?)\*/")
-_OWN_LINES = re.compile(r'^#line \d+ "(?!prelude/)', re.MULTILINE)
 
 
 def keeps_place(unit: Unit) -> bool:
@@ -299,8 +289,7 @@ def keeps_place(unit: Unit) -> bool:
     """
     if unit.trusted or needs_fibers(unit):
         return False
-    own = _OWN_LINES.search(unit.text)
-    text = _COMMENTS.sub(" ", unit.text[own.start() if own else 0 :])
+    text = COMMENT.sub(" ", unit.text[own_at(unit.text) :])
     atomic = any(name.startswith("atomic") for name in unit.calls)
     return atomic or "__shared__" in text or _MAY_SPIN.search(text) is not None
 

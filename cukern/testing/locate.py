@@ -14,13 +14,12 @@ import numpy.typing as npt
 from .. import pytree
 from ..array import Array
 from ..array.array import Storage
-from ..autodiff.cotangents import is_array, is_float
 from ..autodiff.tape import Tape
 from ..kernel import Kernel
 from ..kernel.sizes import as_dim3
 from ..text import render
 from ..text.line_directives import origin
-from .shapes import on
+from .shapes import index_of, is_real, on
 from .stand_ins import Launch, launching, plainly
 
 Values = npt.NDArray[np.float64]
@@ -90,11 +89,12 @@ def writer_line(kernel: Kernel, param: str) -> str:
 
 def floats(values: Any) -> list[Array]:
     """The floating arrays among the leaves of a pytree, complex ones left out."""
-    return [
-        leaf
-        for leaf in pytree.leaves(values)
-        if is_array(leaf) and is_float(leaf.dtype) and leaf.dtype.kind != "c"
-    ]
+    return [leaf for leaf in pytree.leaves(values) if is_real(leaf)]
+
+
+def paths(args: Sequence[Any]) -> list[str]:
+    """Where the floating arrays are among arguments."""
+    return [leaf.path for leaf in pytree.leaves_with_path(list(args), "args") if is_real(leaf.value)]
 
 
 def pull(
@@ -139,13 +139,8 @@ def wrong_elements(
     """
     pulled = pull(function, args, seed)
     weights = cotangents(pulled.outputs, seed)
-    names = [
-        leaf.path
-        for leaf in pytree.leaves_with_path(list(args), "args")
-        if is_array(leaf.value) and is_float(leaf.value.dtype) and leaf.value.dtype.kind != "c"
-    ]
     said = []
-    for position, (name, gradient) in enumerate(zip(names, pulled.gradients, strict=True)):
+    for position, (name, gradient) in enumerate(zip(paths(args), pulled.gradients, strict=True)):
         tried = _tried(gradient.size, blocks, seed)
         numeric = {at: _slope(function, args, position, at, weights) for at in tried}
         scale = max(
@@ -154,7 +149,7 @@ def wrong_elements(
         wrong = [at for at in tried if not abs(gradient.flat[at] - numeric[at]) <= 1e-4 * scale]
         if wrong:
             first = wrong[0]
-            index = tuple(int(i) for i in np.unravel_index(first, gradient.shape))
+            index = index_of(first, gradient.shape)
             writer = f"; written by {pulled.writers[position]}" if pulled.writers[position] else ""
             said.append(
                 f"{name}, element {index}: numeric {numeric[first]:.6g}, analytic {gradient.flat[first]:.6g}; "

@@ -23,7 +23,7 @@ from .large import sampled, sparse
 from .locate import floats
 from .mutants import mutants
 from .report import Line, Report
-from .shapes import on
+from .shapes import on, short
 from .stand_ins import launching
 from .ulps import WIDER, ulps
 
@@ -113,8 +113,8 @@ def prove(
     report = Report(f"{name or getattr(function, '__name__', 'function')}, proved")
     kernels: dict[int, Kernel] = {}
     host = Device("host")
-    leaves = [on(one.numpy(), one.dtype, host) if is_array(one) else one for one in pytree.leaves(list(args))]
-    args = pytree.replace(list(args), leaves)  # where launches are checked; kernelcheck takes copies to a GPU
+    # Where launches are checked; kernelcheck takes copies to a GPU.
+    args = pytree.map(lambda one: on(one.numpy(), one.dtype, host) if is_array(one) else one, list(args))
     with host.activate(), _collected(kernels):
         report.lines += _kernelchecked(called, args, order, dtypes, sizes, fixed, prepare, seed)
         report.lines.append(_precision(called, args))
@@ -166,7 +166,7 @@ def _kernelchecked(
     except KernelcheckError as error:
         findings, result = error.findings, error.result
     except (CukernError, TypeError, ValueError) as error:
-        yield Line("accesses", _KINDS["accesses"][1], "failed", _short(error), "", "error")
+        yield Line("accesses", _KINDS["accesses"][1], "failed", short(error), "", "error")
         return
     for what, (kinds, how, left_out) in _KINDS.items():
         yield _line(what, kinds, how, left_out, findings, result, order)
@@ -252,7 +252,7 @@ def _precision(function: Callable[..., Any], args: Sequence[Any]) -> Line:
     try:
         table = ulps(function, args)
     except Exception as error:
-        return Line("ulps", how, "not checked", "", _short(error))
+        return Line("ulps", how, "not checked", "", short(error))
     found = f"at most {table.worst:.3g}\n{table}"
     bad = math.isinf(table.worst)
     return Line("ulps", how, "failed" if bad else "passed", found, left_out, "ulps" if bad else "")
@@ -270,7 +270,7 @@ def _large(function: Callable[..., Any], args: Sequence[Any], order: int, fixed:
             try:
                 reports = _on_many(function, args, order, size, grown)
             except Exception as error:
-                refused.append(f"{case}: {_short(error)}")
+                refused.append(f"{case}: {short(error)}")
                 continue
             tried.append(case)
             wrong += [(one.place, f"{case}: {one.message}") for one in reports]
@@ -299,13 +299,14 @@ def _on_many(
 ) -> list[KernelReport]:
     """What sampled blocks of a call and its derivative report if an axis is that long."""
     host = Device("host")
-    leaves = []
-    for leaf in pytree.leaves(list(args)):
-        if is_array(leaf):
-            shape = tuple(grown if axis == size else axis for axis in leaf.shape)
-            leaf = Array._wrap(sparse(shape, leaf.dtype), host)
-        leaves.append(leaf)
-    given = pytree.replace(list(args), leaves)
+
+    def large(leaf: Any) -> Any:
+        if not is_array(leaf):
+            return leaf
+        shape = tuple(grown if axis == size else axis for axis in leaf.shape)
+        return Array._wrap(sparse(shape, leaf.dtype), host)
+
+    given = pytree.map(large, list(args))
     with sampled() as reports:
         if not mode.active():
             raise RuntimeError("launches are not checked in this process")
@@ -318,10 +319,6 @@ def _on_many(
                 zeros = [Array._wrap(sparse(one.shape, one.dtype), host) for one in outputs]
                 tape.gradient(outputs, inputs, zeros, unconnected="zero")
     return reports
-
-
-def _short(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0]}"
 
 
 def _tested(

@@ -16,6 +16,7 @@ from ..kernel import Kernel
 from ..kernel.recorder import KEEP, WHOLE, Recorded, Recorder, read
 from .checked import checked
 from .locate import writer_line
+from .shapes import index_of, near
 from .stand_ins import launching
 
 #: The difference between devices that rounding makes, relative to the largest element, by dtype.
@@ -159,11 +160,10 @@ def _difference(launch: Recorded) -> str:
         else:
             finite = np.abs(x[np.isfinite(x)])
             limit = _ROUNDING.get(a.dtype.name, 1e-4) * max(1e-30, float(finite.max(initial=0)))
-            with np.errstate(invalid="ignore"):
-                wrong = ~((np.abs(x - y) <= limit) | (x == y) | ((x != x) & (y != y)))
+            wrong = ~near(x, y, limit)
         if wrong.any():
             first = int(np.argmax(wrong))
-            where = tuple(int(i) for i in np.unravel_index(first, here.shape)) if here.ndim > 1 else first
+            where = index_of(first, here.shape) if here.ndim > 1 else first
             said.append(
                 f"argument {names[position]} differs from what {launch.device} wrote, from element {where} on: "
                 f"{a[first]} here, {b[first]} there; {int(wrong.sum())} of {a.size} elements differ; written by "

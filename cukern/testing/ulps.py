@@ -15,6 +15,7 @@ from ..autodiff.cotangents import is_array, is_float
 from ..dtypes import DType
 from ..errors import LaunchError
 from ..text.render import table
+from .shapes import index_of
 from .stand_ins import in_float64
 
 #: The type in which each type's results are computed for comparison.
@@ -186,8 +187,7 @@ def _row(
     if not got.size:
         return Ulps(path, got.dtype, 0, 0.0, 0.0, None, (), None, None)
     errors = distance(got, exact, subnormals)
-    position = np.unravel_index(int(np.argmax(errors)), got.shape)
-    index = tuple(int(i) for i in position)
+    index = index_of(int(np.argmax(errors)), got.shape)
     finite = errors[np.isfinite(errors)]
     return Ulps(
         path,

@@ -11,10 +11,9 @@ import numpy.typing as npt
 from .. import dtypes, pytree
 from ..array import Array
 from ..array.creation import asarray
-from ..autodiff.cotangents import is_array, is_float
 from ..autodiff.tape import Tape
 from ..elementwise.complex_rows import from_parts, imag, real
-from .shapes import directions
+from .shapes import directions, is_floating
 
 Values = npt.NDArray[np.float64]
 ATTEMPTS = 5
@@ -105,7 +104,7 @@ def gradcheck(
 
 def _map_of(f: Callable[..., Any], args: Sequence[Any]) -> _Map:
     leaves = list(pytree.leaves_with_path(list(args), "args"))
-    positions = [i for i, leaf in enumerate(leaves) if _is_float_array(leaf.value)]
+    positions = [i for i, leaf in enumerate(leaves) if is_floating(leaf.value)]
     for i in positions:
         if leaves[i].value.dtype not in (dtypes.float64, dtypes.complex128):
             raise TypeError(
@@ -122,7 +121,7 @@ def _map_of(f: Callable[..., Any], args: Sequence[Any]) -> _Map:
             whole = leaves[i].value.dtype == dtypes.complex128
             values[i] = from_parts(next(given), next(given)) if whole else next(given)
         for leaf in pytree.leaves_with_path(f(*pytree.replace(list(args), values)), "output"):
-            if _is_float_array(leaf.value):
+            if is_floating(leaf.value):
                 yield from _parts(leaf)
 
     parts = [part for i in positions for part in _parts(leaves[i])]
@@ -145,10 +144,6 @@ def _parts(leaf: pytree.Leaf) -> Iterator[pytree.Leaf]:
         return
     yield pytree.Leaf(f"the real part of {leaf.path}", real(leaf.value))
     yield pytree.Leaf(f"the imaginary part of {leaf.path}", imag(leaf.value))
-
-
-def _is_float_array(value: object) -> bool:
-    return is_array(value) and is_float(value.dtype)
 
 
 def _gradient_map(of: _Map, seed: int) -> _Map:

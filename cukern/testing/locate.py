@@ -16,11 +16,12 @@ from ..array import Array
 from ..array.array import Storage
 from ..autodiff.tape import Tape
 from ..kernel import Kernel
+from ..kernel.kernel import Call
 from ..kernel.sizes import as_dim3
 from ..text import render
 from ..text.line_directives import origin
 from .shapes import index_of, is_real, on
-from .stand_ins import Launch, launching, plainly
+from .stand_ins import Launch, launching
 
 Values = npt.NDArray[np.float64]
 #: The most elements of an argument that are perturbed one by one.
@@ -42,7 +43,7 @@ class Launches:
         self.blocks: set[int] = set()
         # Weak, as memory that is kept to the end of a checked launch has to be written.
         self._writers: WeakKeyDictionary[Storage, str] = WeakKeyDictionary()
-        self._launches: Launch = plainly
+        self._launches: Launch = Call.launch
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -50,9 +51,8 @@ class Launches:
         with launching(self._launch) as self._launches:
             yield
 
-    def _launch(
-        self, kernel: Kernel, args: Sequence[Any], grid: Any, shared: int, overrides: dict[str, Any]
-    ) -> None:
+    def _launch(self, call: Call) -> None:
+        kernel, overrides = call.kernel, call.overrides
         block = as_dim3(overrides.get("block", kernel.block), "block")
         variables = {**kernel.variables, **overrides}
         self.blocks |= {block[0] * block[1] * block[2], *(size for size in block if size > 1)}
@@ -61,10 +61,8 @@ class Launches:
             for name, value in variables.items()
             if "tile" in name and type(value) is int and value < 512
         }
-        before = dict(overrides)
-        self._launches(kernel, args, grid, shared, overrides)
-        device, known = kernel._defaults(args, before)
-        for param, arg in zip(kernel.bind(device, **known).signature.params, args, strict=False):
+        self._launches(call)
+        for param, arg in zip(call.bound().signature.params, call.args, strict=False):
             if isinstance(arg, Array) and not param.const:
                 self._writers[arg._storage] = writer_line(kernel, param.name)
 

@@ -18,6 +18,7 @@ from ..dtypes import info
 from ..errors import CukernError, KernelReport
 from ..function import Function
 from ..kernel import Kernel
+from ..kernel.kernel import Call
 from .kernelcheck import Finding, KernelcheckError, KernelcheckResult, kernelcheck
 from .large import sampled, sparse
 from .locate import floats
@@ -115,8 +116,9 @@ def prove(
     host = Device("host")
     # Where launches are checked; kernelcheck takes copies to a GPU.
     args = pytree.map(lambda one: on(one.numpy(), one.dtype, host) if is_array(one) else one, list(args))
+    options = {"order": order, "dtypes": dtypes, "sizes": sizes, "fixed": fixed, "prepare": prepare}
     with host.activate(), _collected(kernels):
-        report.lines += _kernelchecked(called, args, order, dtypes, sizes, fixed, prepare, seed)
+        report.lines += _kernelchecked(called, args, {**options, "seed": seed})
         report.lines.append(_precision(called, args))
     report.lines.append(_large(called, args, order, fixed))
     report.lines += _tested(kernels.values(), tests, versions, seed, score)
@@ -137,60 +139,41 @@ def prove(
 def _collected(kernels: dict[int, Kernel]) -> Iterator[None]:
     """Note the users' kernels that are launched while the with-block runs."""
 
-    def launch(
-        kernel: Kernel, args: Sequence[Any], grid: Any, shared: int, overrides: dict[str, Any]
-    ) -> None:
-        kernels[id(kernel)] = kernel
-        through(kernel, args, grid, shared, overrides)
+    def launch(call: Call) -> None:
+        kernels[id(call.kernel)] = call.kernel
+        through(call)
 
     with launching(launch) as through:
         yield
 
 
 def _kernelchecked(
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    order: int,
-    dtypes: Sequence[Any],
-    sizes: Sequence[int] | None,
-    fixed: Sequence[int],
-    prepare: Callable[..., Sequence[Any]] | None,
-    seed: int,
+    function: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]
 ) -> Iterator[Line]:
-    """A line for each kind of finding, and one for the sizes."""
+    """A line for each kind of kernelcheck's findings, and one for the sizes."""
     findings: Sequence[Finding] = ()
     try:
-        result = kernelcheck(
-            function, args, order=order, dtypes=dtypes, sizes=sizes, fixed=fixed, prepare=prepare, seed=seed
-        )
+        result = kernelcheck(function, args, **options)
     except KernelcheckError as error:
         findings, result = error.findings, error.result
     except (CukernError, TypeError, ValueError) as error:
         yield Line("accesses", _KINDS["accesses"][1], "failed", short(error), "", "error")
         return
-    for what, (kinds, how, left_out) in _KINDS.items():
-        yield _line(what, kinds, how, left_out, findings, result, order)
+    for what in _KINDS:
+        yield _line(what, findings, result, options["order"])
     tried = list(dict.fromkeys(one.partition(",")[0] for one in result.cases if one.startswith("size ")))
     how = "each size of an axis replaced by 0, 1 and sizes around the blocks and tiles of the launches"
-    if tried:
-        bad = [one for one in findings if one.case.startswith("size ")]
-        found = f"{len(tried)} right: {', '.join(tried)}"
-        yield Line(
-            "sizes", how, "failed" if bad else "passed", _said(bad) or found, "", "sizes" if bad else ""
-        )
-    else:
+    bad = [one for one in findings if one.case.startswith("size ")]
+    if not tried:
         yield Line("sizes", how, "not checked", "", "no other size was right, or could be tried")
+    elif bad:
+        yield Line("sizes", how, "failed", _said(bad), "", "sizes")
+    else:
+        yield Line("sizes", how, "passed", f"{len(tried)} right: {', '.join(tried)}")
 
 
-def _line(
-    what: str,
-    kinds: Sequence[str],
-    how: str,
-    left_out: str,
-    findings: Sequence[Finding],
-    result: KernelcheckResult,
-    order: int,
-) -> Line:
+def _line(what: str, findings: Sequence[Finding], result: KernelcheckResult, order: int) -> Line:
+    kinds, how, left_out = _KINDS[what]
     bad = [one for one in findings if one.kind in kinds]
     if bad:
         place = next((one.place for one in bad if one.place), "")

@@ -13,6 +13,7 @@ import numpy as np
 from ..device import device
 from ..errors import CukernError, KernelReport
 from ..kernel import Kernel
+from ..kernel.kernel import Call
 from ..kernel.recorder import KEEP, WHOLE, Recorded, Recorder, read
 from .checked import checked
 from .locate import writer_line
@@ -146,8 +147,8 @@ def _difference(launch: Recorded) -> str:
     if launch.drawn:
         return ""
     said = []
-    bound = launch.kernel.bind("host", **launch.kernel._defaults(launch.args, dict(launch.overrides))[1])
-    names = [one.name for one in bound.signature.params]
+    call = Call(launch.kernel, launch.args, launch.grid, launch.shared, launch.overrides)
+    names = [one.name for one in call.bound().signature.params]
     for position, there in sorted((launch.written or {}).items()):
         here = launch.args[position].numpy()
         a, b = here.reshape(-1), there.numpy().reshape(-1)

@@ -74,9 +74,14 @@ def drawn(rng: np.random.Generator, array: Array, shape: tuple[int, ...], size: 
     return on(values, array.dtype, array.device)
 
 
-def is_real(value: object) -> bool:
+def is_floating(value: object) -> bool:
+    """Whether something is an array of floats or of complex numbers."""
+    return is_array(value) and is_float(value.dtype)
+
+
+def is_real(value: Any) -> bool:
     """Whether something is an array of floats, complex ones left out."""
-    return is_array(value) and is_float(value.dtype) and value.dtype.kind != "c"
+    return is_floating(value) and value.dtype.kind != "c"
 
 
 def directions(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:

@@ -14,12 +14,11 @@ import numpy.typing as npt
 
 from .. import dtypes, pytree
 from ..array import Array
-from ..autodiff.cotangents import is_array, is_float
 from ..device import Device
 from ..errors import CukernError
 from ..text.stand_ins import DUAL
 from .locate import change, cotangents, floats, paths, pull
-from .shapes import directions, short
+from .shapes import directions, is_floating, short
 from .stand_ins import StandIns, launching
 
 Values = npt.NDArray[np.float64]
@@ -105,28 +104,24 @@ def derivative(
     given = iter(moves)
 
     def moving(leaf: Any) -> Any:
-        if not _is_floating(leaf):
+        if not is_floating(leaf):
             return leaf
         move = next(given)
         slopes = np.zeros(leaf.shape) if move is None else move * STEP
         return _dual(leaf.numpy().astype(np.float64), slopes, leaf.device)
 
     replaced = pytree.map(moving, list(args))
-    first = next(filter(_is_floating, pytree.leaves(list(args))), None)
+    first = next(filter(is_floating, pytree.leaves(list(args))), None)
     run = StandIns(DUAL, dtypes.complex128, dtypes.float32 if first is None else first.dtype)
     try:
         with launching(run.launch):
             outputs = pytree.leaves(function(*replaced))
-        values = [one.numpy() for one in outputs if _is_floating(one)]
+        values = [one.numpy() for one in outputs if is_floating(one)]
     except (CukernError, TypeError, ValueError, NotImplementedError) as error:
         raise NoDuals(short(error)) from error
     finally:
         run.restore()
     return [y.real.astype(np.float64) for y in values], [y.imag.astype(np.float64) / STEP for y in values]
-
-
-def _is_floating(value: object) -> bool:
-    return is_array(value) and is_float(value.dtype)
 
 
 def _dual(values: Values, slopes: Values, device: Device) -> Array:

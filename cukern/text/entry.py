@@ -16,7 +16,7 @@ import tree_sitter
 
 from ..errors import TemplateError
 from . import COMMENT, LEFT_OUT
-from .edits import Edit, blank, edited
+from .edits import Edit, blank, edited, split
 from .line_directives import origin
 from .needed import expanded_annotations, needed
 from .scopes import (
@@ -95,18 +95,6 @@ def _functions(root: tree_sitter.Node) -> tuple[list[_Kernel], list[tree_sitter.
         elif node.type == "declaration":
             declared.append(outer)
     return kernels, declared
-
-
-def _split(arguments: str) -> list[str]:
-    """Template arguments, divided at the commas that are outside brackets."""
-    parts, depth = [""], 0
-    for c in arguments:
-        depth += (c in "(<[{") - (c in ")>]}")
-        if c == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += c
-    return [part.strip() for part in parts if part.strip()]
 
 
 def _arguments(kernel: _Kernel, given: list[str]) -> dict[str, str]:
@@ -193,7 +181,7 @@ def _chosen(
     """
     wanted_name, chosen_types, listed = (wanted or "").partition("(")
     name, _, rest = wanted_name.partition("<")
-    name, given = name.strip().removeprefix("::"), _split(rest.strip().removesuffix(">"))
+    name, given = name.strip().removeprefix("::"), split(rest.strip().removesuffix(">"), "(<[{", ")>]}")
     kernels = [kernel for kernel in kernels if "<" not in kernel.name]
     known = [kernel.qualified for kernel in kernels]
     named = [kernel for kernel in kernels if wanted is None or name in (kernel.qualified, kernel.name)]
@@ -229,19 +217,7 @@ _ATTRIBUTES = re.compile(
     r"\b(?:__launch_bounds__|__maxnreg__|__cluster_dims__|__align__|__attribute__|__declspec|alignas)\s*"
     r"\((?:[^()]|\([^()]*\))*\)|\[\[.*?\]\]"
 )
-_CXX = {
-    "static",
-    "inline",
-    "extern",
-    "C",
-    "void",
-    "auto",
-    "const",
-    "constexpr",
-    "noexcept",
-    "typename",
-    "template",
-}
+_CXX = set("static inline extern C void auto const constexpr noexcept typename template".split())
 
 
 def _check_head(kernel: _Kernel, text: str) -> None:

@@ -22,17 +22,7 @@ _BRACKET = re.compile(rf"{_LITERAL}|[][(){{}}]", re.MULTILINE)
 _DECLARED = re.compile(r"\b(?:namespace|class|struct|enum|union|typename)\s+(\w+)")
 _SPACES = {"std", "cuda", "cub", "cg", "cooperative_groups", "nvcuda", "wmma", "thrust", "curand"}
 #: Words before a parenthesis that no text defines.
-_WORDS = {
-    "alignas",
-    "asm",
-    "decltype",
-    "explicit",
-    "operator",
-    "static_assert",
-    "typeof",
-    "noexcept",
-    "requires",
-}
+_WORDS = set("alignas asm decltype explicit operator static_assert typeof noexcept requires".split())
 _CONDITION = re.compile(r"[ \t]*#[ \t]*(if|el|endif)")
 #: What comes before a brace in which declarations stand.
 _LINKED = re.compile(r"(?:inline\s+)?namespace\b[\w\s:]*|extern\s*\"C(?:\+\+)?\"\s*")

@@ -20,15 +20,7 @@ from .scopes import declarators, declared_by, function_declarator
 from .std_names import also_global, only_in_std, with_std
 from .syntax import GROUPS, WORDS, part, syntax_tree, text_of, walk
 
-_ON_DEVICE = {
-    "__device__",
-    "__global__",
-    "constexpr",
-    "__constant__",
-    "__shared__",
-    "__managed__",
-    "consteval",
-}
+_ON_DEVICE = set("__device__ __global__ constexpr __constant__ __shared__ __managed__ consteval".split())
 #: Words that a macro which annotates functions may consist of.
 _ANNOTATIONS = {"__host__", "__device__", "__global__", "__forceinline__", "__noinline__", "inline", "static"}
 _ANNOTATIONS |= {"extern", '"C"', "constexpr", "__inline__", "__restrict__", "__launch_bounds__"}
@@ -53,23 +45,11 @@ _OF_NAMES = re.compile(
 )
 #: Names of such headers, by a part of their path.
 _SPACES = {
-    "mma": {
-        "wmma",
-        "nvcuda",
-        "fragment",
-        "load_matrix_sync",
-        "store_matrix_sync",
-        "fill_fragment",
-        "mma_sync",
-    },
-    "cooperative_groups": {
-        "cooperative_groups",
-        "thread_block",
-        "thread_group",
-        "grid_group",
-        "cluster_group",
-    }
-    | {"this_thread_block", "this_grid", "this_cluster", "tiled_partition", "coalesced_threads"},
+    "mma": set("wmma nvcuda fragment load_matrix_sync store_matrix_sync fill_fragment mma_sync".split()),
+    "cooperative_groups": set(
+        "cooperative_groups thread_block thread_group grid_group cluster_group this_thread_block this_grid "
+        "this_cluster tiled_partition coalesced_threads".split()
+    ),
 }
 #: The first line that is not of the prelude.
 _LINE = re.compile(rb'^#line \d+ "([^"]*)"', re.MULTILINE)

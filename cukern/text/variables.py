@@ -10,6 +10,7 @@ from functools import lru_cache
 import tree_sitter
 
 from .. import dtypes
+from .conditions import integer
 from .declarations import aliases
 from .scopes import at_file_scope, declarators, scope_of
 from .signature import canonical
@@ -18,7 +19,6 @@ from .syntax import part, syntax_tree, text_of
 _KINDS = {"__constant__", "__device__", "__managed__"}
 #: A text without a match has no variable.
 _MAYBE = re.compile(r"\b__(?:constant|device|managed)__\b[^(){};]*[;=\[{]")
-_ARITHMETIC = re.compile(r"[\d\s()+*/-]+")
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,7 @@ def _length(text: str, numbers: dict[str, str]) -> int | None:
     """The value of an array's length, an expression of numbers and their names."""
     for _ in range(8):
         text = re.sub(r"[A-Za-z_]\w*", lambda match: f"({numbers.get(match[0], match[0])})", text)
-    text = re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text)
-    if not _ARITHMETIC.fullmatch(text):
-        return None
-    try:
-        return int(eval(text.replace("/", "//"), {"__builtins__": {}}))
-    except (SyntaxError, TypeError, ArithmeticError):
-        return None
+    return integer(text)
 
 
 def _declared(node: tree_sitter.Node, names: dict[str, str]) -> Iterator[Variable]:

@@ -294,28 +294,42 @@ def keeps_place(unit: Unit) -> bool:
     return atomic or "__shared__" in text or _MAY_SPIN.search(text) is not None
 
 
+def entry_words(unit: Unit, params: str) -> dict[str, str]:
+    """What entry points of a unit's kernel say of it.
+
+    Args:
+        params: the C++ of the packed parameters' address.
+    """
+    numbers = range(len(unit.signature.params))
+    load = "const auto cukern_arg{0} = load_param<{0}, Function, Every>({1});"
+    return {
+        "name": unit.signature.name,
+        "numbers": ", ".join(map(str, numbers)),
+        "bindings": " ".join(
+            f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope
+        ),
+        "loads": "\n    ".join(load.format(i, params) for i in numbers),
+        "arguments": ", ".join(f"cukern_arg{i}" for i in numbers),
+    }
+
+
 def source(unit: Unit) -> str:
     """The C++ text that is compiled for ``unit``, without the included headers."""
-    name, count = unit.signature.name, len(unit.signature.params)
-    load = "const auto cukern_arg{0} = load_param<{0}, Function, Every>(launch->params);"
+    words = entry_words(unit, "launch->params")
     fibers = needs_fibers(unit)
     alone = unit.signature.max_threads == 1
     marked = keeps_place(unit)
     parts = (_FIBERS,) if fibers else (_MARKED, _PLAIN) if marked else (_SINGLE,) if alone else (_PLAIN,)
     run = "".join(parts).format(
-        name=name,
+        **words,
         place=_PLACE if marked else "",
         mark_block=_MARK_BLOCK if marked else "",
         **{f"mark_{axis}": f" here->{axis} = {axis};" if marked else "" for axis in "xyz"},
-        loads="\n    ".join(load.format(i) for i in range(count)),
-        arguments=", ".join(f"cukern_arg{i}" for i in range(count)),
     )
-    bindings = " ".join(f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope)
     functions = "nullptr, cukern::begin_threads, cukern::run_thread"
     if not fibers:
         functions = f"cukern::run_blocks, {'cukern::begin_threads' if marked else 'nullptr'}, nullptr"
-    numbers = ", ".join(map(str, range(count)))
-    entry = _ENTRY.format(name=name, numbers=numbers, bindings=bindings, run=run, functions=functions)
+    entry = _ENTRY.format(**words, run=run, functions=functions)
     # In angle brackets, because a quoted name could be a file in the current folder.
     marks = "#define CUKERN_FIBERS\n" if fibers else ""
     head = f"#include <{HEADER}>\n{texture.header(unit.text)}{marks}"

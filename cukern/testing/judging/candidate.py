@@ -13,6 +13,7 @@ memory between them is ``// scratch: float parts[64]``, with ``= 0`` behind it i
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from typing import Any
 
 from ... import dtypes
 from ...text import render
+from ...text.edits import split
 from ...text.signature import canonical
 from .expressions import evaluate
 from .task import Signature
@@ -342,7 +344,7 @@ def parts(text: str) -> tuple[Part, Part | None]:
             if call is None:
                 raise Refused("launch", f"expected // launch: NAME(ARGUMENT, ...), got {rest!r}", number)
             _tokens(call[1], number)
-            args = None if call[2] is None else [one.strip() for one in _split(call[2])]
+            args = None if call[2] is None else split(call[2], "([", ")]")
             launch = Launch(call[1], args, line=number)
             part.launches = [launch] if fresh else [*part.launches, launch]
             fresh = False
@@ -355,22 +357,10 @@ def parts(text: str) -> tuple[Part, Part | None]:
                 )
             part.scratch.append(Scratch(found[2], cxx, found[3], found[4] is not None))
         else:
-            value: Any = rest if word == "shared" else _split(rest)
+            value: Any = rest if word == "shared" else split(rest, "([", ")]")
             setattr(part.launches[-1], word, value)
             part.launches[-1].line = part.launches[-1].line or number
     return forward, backward
-
-
-def _split(text: str) -> list[str]:
-    """Expressions, divided at commas outside brackets."""
-    found, depth = [""], 0
-    for c in text:
-        depth += (c in "([<") - (c in ")]>") if c not in "<>" else 0
-        if c == "," and depth == 0:
-            found.append("")
-        else:
-            found[-1] += c
-    return [one for one in found if one.strip()]
 
 
 def plan(
@@ -411,22 +401,19 @@ def plan(
             raise Refused(
                 "launch", "expected the lines // grid: ... and // block: ... before the text", launch.line
             )
+
+        def number(text: str, what: str, line: int = launch.line) -> int:
+            return _number(text, names, what, line)
+
         given = launch.args if launch.args is not None else [one.name for one in signature.parameters]
-        args: list[str | int | float] = []
-        for arg in given:
-            args.append(
-                arg
-                if arg in arrays
-                else values[arg]
-                if arg in values
-                else _number(arg, names, "launch", launch.line)
-            )
-        grid = tuple(_number(one, names, "grid", launch.line) for one in launch.grid)
-        block = tuple(_number(one, names, "block", launch.line) for one in launch.block)
-        shared = _number(launch.shared, names, "shared", launch.line)
+        known: dict[str, str | float] = {**{one: one for one in arrays}, **values}
+        args = tuple(known[arg] if arg in known else number(arg, "launch") for arg in given)
+        grid = tuple(number(one, "grid") for one in launch.grid)
+        block = tuple(number(one, "block") for one in launch.block)
+        shared = number(launch.shared, "shared")
         _check(grid, block, shared, launch.line)
         name = re.sub(r"\bT\b", cxx, launch.name) if launch.name and launch.name != signature.name else entry
-        steps.append(Step(name, tuple(args), grid, block, shared))
+        steps.append(Step(name, args, grid, block, shared))
     return steps, scratch
 
 
@@ -439,10 +426,7 @@ def _number(text: str, names: Mapping[str, int], what: str, line: int) -> int:
 
 def _check(grid: tuple[int, ...], block: tuple[int, ...], shared: int, line: int) -> None:
     for what, sizes, most in (("grid", grid, _MOST_BLOCKS), ("block", block, 1024)):
-        count = 1
-        for size in sizes:
-            count *= size
-        if not 1 <= len(sizes) <= 3 or min(sizes) < 0 or count > most:
+        if not 1 <= len(sizes) <= 3 or min(sizes) < 0 or math.prod(sizes) > most:
             raise Refused(
                 "launch", f"{what}: expected one to three sizes, together at most {most}, got {sizes}", line
             )

@@ -153,19 +153,7 @@ class Case:
 
 
 #: How the floats of a case may be drawn.
-VALUES = (
-    "normal",
-    "zeros",
-    "sparse",
-    "repeated",
-    "permuted",
-    "offset",
-    "small",
-    "huge",
-    "denormal",
-    "nan",
-    "inf",
-)
+VALUES = tuple("normal zeros sparse repeated permuted offset small huge denormal nan inf".split())
 
 
 def _drawn(kind: str, rng: np.random.Generator, shape: tuple[int, ...], dtype: dtypes.DType) -> Values:

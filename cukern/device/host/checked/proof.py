@@ -663,9 +663,8 @@ class Proof:
         """Note what a launch writes; whether that, and that it reads nothing unset, is known."""
         marked = []
         for _, empty in unset.among(list(arrays)):
-            high = empty.low + empty.elements.size * empty.itemsize
             for number, array in enumerate(arrays):
-                if array is None or not empty.low <= (at := array.ctypes.data) < high:
+                if array is None or not empty.low <= (at := array.ctypes.data) < empty.high:
                     continue
                 own = empty.elements[(at - empty.low) // empty.itemsize :][: array.size]
                 unknown = number in found.read or number not in found.every

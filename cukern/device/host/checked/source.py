@@ -17,6 +17,7 @@ from ..elf import SIZE_OF_SHARED
 from ..translate import (
     alignment_edits,
     barrier_edits,
+    entry_words,
     needs_fibers,
     ptx_edits,
     shared_edit,
@@ -157,17 +158,7 @@ def source(
         arrays: whether arrays of a user's kernel do.
         counts: whether it counts its floating-point operations: see :mod:`.counting`.
     """
-    count = len(unit.signature.params)
-    entry = _ENTRY.format(
-        name=unit.signature.name,
-        numbers=", ".join(map(str, range(count))),
-        bindings=" ".join(f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope),
-        loads=" ".join(
-            f"const auto cukern_arg{i} = load_param<{i}, Function, Every>(cukern_params.bytes);"
-            for i in range(count)
-        ),
-        arguments=", ".join(f"cukern_arg{i}" for i in range(count)),
-    )
+    entry = _ENTRY.format(**entry_words(unit, "cukern_params.bytes"))
     marks = "#define CUKERN_FIBERS\n" if needs_fibers(unit) else ""
     arrays = arrays and not unit.trusted
     preludes = f"{fills.PRELUDE if filled else ''}{fills.ARRAYS_PRELUDE if arrays else ''}"

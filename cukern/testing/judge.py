@@ -7,6 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -93,25 +94,35 @@ def judge(
     return run.report
 
 
+@dataclass
 class _Judge:
-    """One judgement."""
+    """One judgement.
 
-    def __init__(self, task: Task, text: str, timeout: float, memory: int, seed: int, name: str) -> None:
-        self.task, self.text, self.seed = task, text, seed
-        self.timeout, self.memory, self.name = timeout, memory, name
-        self.start = time.monotonic()
-        self.report = Report(f"{name} for {task.forward.name}")
-        self.found: dict[str, list[str]] = {}
-        self.counts: dict[str, int] = {}
-        self.skipped: dict[str, str] = {}
-        #: The seconds that the candidate's processes have taken.
-        self.used = 0.0
-        self.worst = 0.0
-        self.unknown = 0
-        self.alone = self.filtered = False
-        #: The first line that writes to each output.
-        self.places: dict[str, str] = {}
-        self.same = True
+    Attributes:
+        used: the seconds that the candidate's processes have taken.
+        places: the first line that writes to each output.
+        same: whether equal launches have given equal bits.
+    """
+
+    task: Task
+    text: str
+    timeout: float
+    memory: int
+    seed: int
+    name: str
+    found: dict[str, list[str]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    used: float = 0.0
+    worst: float = 0.0
+    unknown: int = 0
+    alone: bool = False
+    filtered: bool = False
+    same: bool = True
+
+    def __post_init__(self) -> None:
+        self.start, self.report = time.monotonic(), Report(f"{self.name} for {self.task.forward.name}")
 
     def run(self, device: Device | None) -> None:
         """Do all checks, up to the first that fails, and write the lines."""

@@ -166,7 +166,7 @@ def kernelcheck(
     for size in fixed:
         if size not in have:
             raise ValueError(f"fixed: expected sizes of axes, which are {sorted(have)}, got {size!r}")
-    run = _Check(function, args, order, seed, frozenset(fixed), prepare)
+    run = _Check(function, list(args), order, seed, frozenset(fixed), prepare)
     run.gradients(sizes, largest)
     for dtype in types:
         run.precision(dtype)
@@ -187,32 +187,34 @@ def _dtype(given: Any) -> DType:
     return dtype
 
 
+@dataclass
 class _Check:
-    """One run of :func:`kernelcheck`."""
+    """One run of :func:`kernelcheck`.
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        args: Sequence[Any],
-        order: int,
-        seed: int,
-        fixed: frozenset[int],
-        prepare: Callable[..., Sequence[Any]] | None,
-    ) -> None:
-        self.function, self.order, self.seed = function, order, seed
-        self.pull = partial(pull, function, seed=seed, differentiable=order > 0)
-        self.fixed, self.prepare = fixed, prepare
-        self.given = list(args)
-        self.findings: list[Finding] = []
-        self.result = KernelcheckResult()
-        self.launches = Launches()
-        #: The reference type, why the function cannot be computed in it, and the context in which it can.
-        self.widest, self.refused = dtypes.float64, ""
-        self.exactly: Callable[[], AbstractContextManager[None]] = nullcontext
-        self.duals = True
-        #: The number of elements of derivatives that were compared with an oracle.
-        self.compared = 0
-        self.cases: list[Sized] = []
+    Attributes:
+        widest: the reference type; ``refused`` says why the function cannot be computed in it.
+        exactly: the context in which it can.
+        compared: the number of elements of derivatives that were compared with an oracle.
+    """
+
+    function: Callable[..., Any]
+    given: list[Any]
+    order: int
+    seed: int
+    fixed: frozenset[int]
+    prepare: Callable[..., Sequence[Any]] | None
+    findings: list[Finding] = field(default_factory=list)
+    result: KernelcheckResult = field(default_factory=KernelcheckResult)
+    launches: Launches = field(default_factory=Launches)
+    widest: DType = dtypes.float64
+    refused: str = ""
+    exactly: Callable[[], AbstractContextManager[None]] = nullcontext
+    duals: bool = True
+    compared: int = 0
+    cases: list[Sized] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.pull = partial(pull, self.function, seed=self.seed, differentiable=self.order > 0)
 
     @contextmanager
     def trying(self, case: str, kind: str) -> Iterator[None]:

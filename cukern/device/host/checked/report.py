@@ -276,43 +276,35 @@ class Reader:
         other: dict[str, Any] = {}
         other_place = ""
         if kind == "out of bounds":
-            what = (
-                f"out of bounds: {who} {does} {described}{self._since(raw)}"
-                if not text
-                else f"out of bounds: {who}: {text}"
-            )
+            said = f"{who}: {text}" if text else f"{who} {does} {described}{self._since(raw)}"
         elif kind == "race" and text and not raw.has_other:  # shared memory of another block of a cluster
-            what = f"race: {who} {does} {described}, {text}"
+            said = f"{who} {does} {described}, {text}"
         elif kind == "race":
             other_place = self._where(raw.other)
             far, near = _place(raw.other.block, self._grid), _place(raw.other.thread, self._block)
             other = {"other_block": far, "other_thread": near}
-            did = "written" if raw.other.writes else "read"
-            how = " atomically" if raw.other.how in _ATOMIC else ""
-            beside = raw.here.how == 2  # an asynchronous operation
-            who, gap = (
-                (f"{text} of {who}", "before a wait for it")
-                if beside
-                else (who, text or "with no barrier in between")
-            )
-            what = (
-                f"race: {who} {does} {described}, {did}{how} by block {far}, thread {near}"
-                f"{f' at {other_place}' if other_place else ''} {gap}"
-            )
+            did = ("written" if raw.other.writes else "read") + " atomically" * (raw.other.how in _ATOMIC)
+            at = f" at {other_place}" if other_place else ""
+            if raw.here.how == 2:  # an asynchronous operation
+                who, gap = f"{text} of {who}", "before a wait for it"
+            else:
+                gap = text or "with no barrier in between"
+            said = f"{who} {does} {described}, {did} by block {far}, thread {near}{at} {gap}"
         elif kind == "unset":
-            what = f"unset: {who} reads {described}, which nothing has written"
+            said = f"{who} reads {described}, which nothing has written"
         elif kind == "const":
-            what = f"const: {who} writes {described}, which the kernel declares const"
+            said = f"{who} writes {described}, which the kernel declares const"
         elif kind == "misaligned":
-            what = f"misaligned: {who}: {described}: {text}"
+            said = f"{who}: {described}: {text}"
         elif kind == "use after free":
-            what = f"use after free: {who} {does} {described}{self._since(raw)}"
+            said = f"{who} {does} {described}{self._since(raw)}"
         elif kind == "free":
-            what = f"free: {who}: {described} {text}{self._since(raw)}"
+            said = f"{who}: {described} {text}{self._since(raw)}"
         elif kind == "leak":
-            what = f"leak: an allocation of {raw.bytes} bytes by {who} is never freed, and no pointer to it is left"
+            said = f"an allocation of {raw.bytes} bytes by {who} is never freed, and no pointer to it is left"
         else:
-            what = f"{kind}: {who}: {text}"
+            said = f"{who}: {text}"
+        what = f"{kind}: {said}"
         return self._told(
             kind, what, place, other_place, array=name, element=element, block=block, thread=thread, **other
         )

@@ -19,6 +19,7 @@ from .. import dtypes
 from ..errors import TemplateError
 from . import Dim3
 from .declarations import DynamicShared, declarations, words_of
+from .definitions import TYPES
 from .scopes import declarator_name, function_name, parameters, scope_of
 from .syntax import ancestors, first_problem, part, syntax_tree, text_of, walk
 
@@ -29,11 +30,7 @@ _ALIASES = {
     "ptrdiff_t": "long long",
     "unsigned": "unsigned int",
     **{alias: row.cxx for row in dtypes.TABLE for alias in row.aliases},
-    **{f"int{n}_t": cxx for n, cxx in ((8, "signed char"), (16, "short"), (32, "int"), (64, "long long"))},
-    **{
-        f"uint{n}_t": f"unsigned {cxx}"
-        for n, cxx in ((8, "char"), (16, "short"), (32, "int"), (64, "long long"))
-    },
+    **{name: cxx for name, cxx in TYPES.items() if re.fullmatch(r"u?int\d+_t", name)},
 }
 #: CUDA's vector types: the element type, and the alignment in bytes.
 VECTORS = {

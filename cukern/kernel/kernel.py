@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import dtypes
 from ..array import Array
@@ -33,8 +33,8 @@ _BY_POSITION = "a kernel's arguments are given by position, in the order of its 
 #: Types of template variables of which equal ones of one type render alike.
 _PLAIN = frozenset((str, int, bool, type(None), *map(type, dtypes.ALL)))
 
-#: What a call of a kernel does instead of launching it: takes the kernel, arguments, grid, shared memory and overrides.
-through: Callable[[Kernel, Sequence[Any], Any, int, dict[str, Any]], None] | None = None
+#: What a call of a kernel does instead of launching it.
+through: Callable[[Call], None] | None = None
 
 #: All kernels. A forked child drops their locks, because the threads that held them do not exist there.
 _KERNELS: weakref.WeakSet[Kernel] = weakref.WeakSet()
@@ -311,7 +311,7 @@ class Kernel:
                 ``shared``, or took longer than ``CUKERN_KERNEL_TIMEOUT`` (60 seconds by default).
         """
         if through is not None:
-            return through(self, args, grid, shared, overrides)
+            return through(Call(self, args, grid, shared, overrides))
         if not overrides:  # the common case, in fewer calls
             repeat = self._repeats.get(form_of(args, grid, shared))
             if repeat is not None and repeat(args):
@@ -474,6 +474,25 @@ class Kernel:
         """CUDA's function attributes of the kernel that a call with these arguments launches."""
         device, overrides = self._defaults(args, overrides)
         return self.bind(device, **overrides).attributes
+
+
+class Call(NamedTuple):
+    """A call of a kernel, as of :meth:`Kernel.__call__`."""
+
+    kernel: Kernel
+    args: Sequence[Any]
+    grid: Any
+    shared: int
+    overrides: dict[str, Any]
+
+    def launch(self) -> None:
+        """Launch the kernel."""
+        self.kernel._launch(self.args, self.grid, self.shared, dict(self.overrides))
+
+    def bound(self) -> BoundKernel:
+        """The compiled kernel."""
+        device, known = self.kernel._defaults(self.args, dict(self.overrides))
+        return self.kernel.bind(device, **known)
 
 
 def _to_torch(kernel: Kernel, options: Any, name: str | None) -> Any:

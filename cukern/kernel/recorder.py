@@ -29,7 +29,7 @@ from ..text import render
 from .sizes import as_dim3
 
 if TYPE_CHECKING:
-    from .kernel import Kernel
+    from .kernel import Call, Kernel
 
 #: Launches that are kept, and the bytes of an array up to which it is kept whole.
 KEEP, WHOLE = 8, 64 << 20
@@ -38,9 +38,6 @@ _LAUNCH, _RESULT = ".launch.npz", ".result.npz"
 _FORMAT = 1
 #: Addresses are kept modulo this, for kernels that read vectors.
 _ALIGNMENT = 256
-
-
-Launches = Callable[["Kernel", Sequence[Any], Any, int, dict[str, Any]], None]
 
 
 class Recorder:
@@ -54,19 +51,16 @@ class Recorder:
 
     def __init__(self, folder: str | os.PathLike[str], keep: int = KEEP, whole: int = WHOLE) -> None:
         self.folder, self.keep, self.whole = Path(folder), keep, whole
-        #: Launches in its place; None for :meth:`.Kernel._launch`.
-        self.launches: Launches | None = None
+        #: Launches in its place.
+        self.launches: Callable[[Call], None] = lambda call: call.launch()
         self._numbers = itertools.count(1)
         self._kept: list[Path] = []
         self._lock, self._process = threading.Lock(), os.getpid()
 
-    def __call__(
-        self, kernel: Kernel, args: Sequence[Any], grid: Any, shared: int, overrides: dict[str, Any]
-    ) -> None:
-        if (
-            capture_hooks.recorder() is not None
-        ):  # nothing may be copied from the GPU while a step is recorded
-            return self._launch(kernel, args, grid, shared, overrides)
+    def __call__(self, call: Call) -> None:
+        if capture_hooks.recorder() is not None:
+            return self.launches(call)  # nothing may be copied from the GPU while a step is recorded
+        kernel, args, grid, shared, overrides = call
         device, known = kernel._defaults(args, dict(overrides))
         bound = kernel.bind(device, **known)
         path = self._begin(kernel.name)
@@ -84,7 +78,7 @@ class Recorder:
         self._write(path, described, arrays.data)
         result = path.with_name(path.name.replace(_LAUNCH, _RESULT))
         try:
-            self._launch(kernel, args, grid, shared, overrides)
+            self.launches(call)
             device.synchronize()
         except Exception as error:
             self._write(result, {"failed": f"{type(error).__name__}: {error}"}, [])
@@ -96,14 +90,6 @@ class Recorder:
             if not param.const and isinstance(arg, Array)
         }
         self._write(result, {"written": written}, after.data)
-
-    def _launch(
-        self, kernel: Kernel, args: Sequence[Any], grid: Any, shared: int, overrides: dict[str, Any]
-    ) -> None:
-        if self.launches is None:
-            kernel._launch(args, grid, shared, overrides)
-        else:
-            self.launches(kernel, args, grid, shared, overrides)
 
     def _begin(self, name: str) -> Path:
         word = "".join(c if c.isalnum() else "_" for c in name[:50])

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..device.host.checked import mode
+from .shapes import index_of, near
 
 #: Relative tolerance by dtype: some units in the last place, as sums and transcendental functions need.
 RTOL: dict[dtypes.DType, float] = {
@@ -100,11 +101,13 @@ def _values(x: object) -> npt.NDArray[Any]:
 def _agreeing(a: Any, b: Any, absolute: Any, relative: float) -> Any:
     """Where ``a`` is near ``b``, equal to it or NaN as it is; of complex numbers the whole or each part."""
     with np.errstate(invalid="ignore", over="ignore"):
-        whole = (np.abs(a - b) <= absolute + relative * np.abs(b)) & np.isfinite(b)
-    if np.iscomplexobj(b):
-        whole |= _agreeing(a.real, b.real, absolute, relative) & _agreeing(a.imag, b.imag, absolute, relative)
-        return whole
-    return whole | (a == b) | (np.isnan(a) & np.isnan(b))
+        allowed = np.where(np.isfinite(b), absolute + relative * np.abs(b), -1.0)
+        whole = np.abs(a - b) <= allowed
+    if not np.iscomplexobj(b):
+        return near(a, b, allowed)
+    return whole | (
+        _agreeing(a.real, b.real, absolute, relative) & _agreeing(a.imag, b.imag, absolute, relative)
+    )
 
 
 def _check(a: npt.NDArray[Any], b: npt.NDArray[Any], good: npt.NDArray[np.bool_], rule: str) -> None:
@@ -114,9 +117,8 @@ def _check(a: npt.NDArray[Any], b: npt.NDArray[Any], good: npt.NDArray[np.bool_]
         wide = np.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else np.float64
         error = np.abs(a.astype(wide) - b.astype(wide))
     error = np.where(good, -1.0, np.where(np.isnan(error), np.inf, error))
-    worst = np.unravel_index(int(np.argmax(error)), error.shape)
-    where = tuple(int(i) for i in worst)
+    worst = index_of(int(np.argmax(error)), error.shape)
     raise AssertionError(
-        f"{int((~good).sum())} of {good.size} elements differ ({rule}); the worst is at {where}: "
+        f"{int((~good).sum())} of {good.size} elements differ ({rule}); the worst is at {worst}: "
         f"actual {a[worst]}, desired {b[worst]}, difference {error[worst]:.3g}"
     )

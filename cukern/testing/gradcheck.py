@@ -11,9 +11,9 @@ import numpy.typing as npt
 from .. import dtypes, pytree
 from ..array import Array
 from ..array.creation import asarray
-from ..autodiff.cotangents import is_array, is_float
 from ..autodiff.tape import Tape
 from ..elementwise.complex_rows import from_parts, imag, real
+from .shapes import directions, is_floating
 
 Values = npt.NDArray[np.float64]
 ATTEMPTS = 5
@@ -104,7 +104,7 @@ def gradcheck(
 
 def _map_of(f: Callable[..., Any], args: Sequence[Any]) -> _Map:
     leaves = list(pytree.leaves_with_path(list(args), "args"))
-    positions = [i for i, leaf in enumerate(leaves) if _is_float_array(leaf.value)]
+    positions = [i for i, leaf in enumerate(leaves) if is_floating(leaf.value)]
     for i in positions:
         if leaves[i].value.dtype not in (dtypes.float64, dtypes.complex128):
             raise TypeError(
@@ -121,7 +121,7 @@ def _map_of(f: Callable[..., Any], args: Sequence[Any]) -> _Map:
             whole = leaves[i].value.dtype == dtypes.complex128
             values[i] = from_parts(next(given), next(given)) if whole else next(given)
         for leaf in pytree.leaves_with_path(f(*pytree.replace(list(args), values)), "output"):
-            if _is_float_array(leaf.value):
+            if is_floating(leaf.value):
                 yield from _parts(leaf)
 
     parts = [part for i in positions for part in _parts(leaves[i])]
@@ -146,15 +146,11 @@ def _parts(leaf: pytree.Leaf) -> Iterator[pytree.Leaf]:
     yield pytree.Leaf(f"the imaginary part of {leaf.path}", imag(leaf.value))
 
 
-def _is_float_array(value: object) -> bool:
-    return is_array(value) and is_float(value.dtype)
-
-
 def _gradient_map(of: _Map, seed: int) -> _Map:
     """The gradient of ``of`` as a function of its inputs and of the cotangents of its outputs."""
     count = len(of.inputs)
     rng = np.random.default_rng([seed, 1])
-    cotangents = [_on(_away_from_zero(rng, y.shape), y) for y in of.call(of.inputs)]
+    cotangents = [_on(directions(rng, y.shape), y) for y in of.call(of.inputs)]
 
     def call(arrays: list[Array]) -> list[Array]:
         inputs = arrays[:count]
@@ -170,11 +166,6 @@ def _gradient_map(of: _Map, seed: int) -> _Map:
         of.input_names + [f"the cotangent of {name}" for name in of.output_names],
         [f"the gradient by {name}" for name in of.input_names],
     )
-
-
-def _away_from_zero(rng: np.random.Generator, shape: tuple[int, ...]) -> Values:
-    """Random values of both signs, none near zero."""
-    return np.asarray(rng.uniform(0.5, 1.5, shape) * rng.choice([-1.0, 1.0], shape))
 
 
 def _on(values: Values, like: Array) -> Array:
@@ -216,7 +207,7 @@ class _Checker:
                 self.check_at(inputs)
             except _Kink as kink:
                 moved = inputs[kink.position]
-                step = 1000 * self.eps * _away_from_zero(self.rng, moved.shape)
+                step = 1000 * self.eps * directions(self.rng, moved.shape)
                 inputs[kink.position] = _on(moved.numpy() + step, moved)
                 where = self.map.input_names[kink.position]
             else:
@@ -248,7 +239,7 @@ class _Checker:
         for name, value in zip(self.map.output_names, values, strict=True):
             if not np.isfinite(value).all():
                 raise GradcheckError(f"gradcheck: {name} is not finite at args")
-        cotangents = [_on(_away_from_zero(self.rng, value.shape), inputs[0]) for value in values]
+        cotangents = [_on(directions(self.rng, value.shape), inputs[0]) for value in values]
         before += [array.numpy() for array in cotangents]
         dense = self.gradients(inputs, cotangents)
         names = self.map.input_names + [f"the cotangent of {name}" for name in self.map.output_names]
@@ -274,7 +265,7 @@ class _Checker:
 
     def check_at(self, inputs: list[Array]) -> None:
         values = self.outputs(inputs)
-        cotangents = [_away_from_zero(self.rng, value.shape) for value in values]
+        cotangents = [directions(self.rng, value.shape) for value in values]
         seeds = [_on(cotangent, inputs[0]) for cotangent in cotangents]
         chosen: list[int | None] = [*range(len(values))]
         if len(values) > 1:
@@ -282,7 +273,7 @@ class _Checker:
         analytic = {only: self.gradients(inputs, seeds, only) for only in chosen}
         for position, array in enumerate(inputs):
             if array.size:
-                direction = _away_from_zero(self.rng, array.shape)
+                direction = directions(self.rng, array.shape)
                 stencil = _Stencil(self, inputs, position, direction, self.eps)
                 for only in chosen:
                     stencil.check(analytic[only][position], cotangents, only)

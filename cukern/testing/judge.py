@@ -7,6 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -93,25 +94,35 @@ def judge(
     return run.report
 
 
+@dataclass
 class _Judge:
-    """One judgement."""
+    """One judgement.
 
-    def __init__(self, task: Task, text: str, timeout: float, memory: int, seed: int, name: str) -> None:
-        self.task, self.text, self.seed = task, text, seed
-        self.timeout, self.memory, self.name = timeout, memory, name
-        self.start = time.monotonic()
-        self.report = Report(f"{name} for {task.forward.name}")
-        self.found: dict[str, list[str]] = {}
-        self.counts: dict[str, int] = {}
-        self.skipped: dict[str, str] = {}
-        #: The seconds that the candidate's processes have taken.
-        self.used = 0.0
-        self.worst = 0.0
-        self.unknown = 0
-        self.alone = self.filtered = False
-        #: The first line that writes to each output.
-        self.places: dict[str, str] = {}
-        self.same = True
+    Attributes:
+        used: the seconds that the candidate's processes have taken.
+        places: the first line that writes to each output.
+        same: whether equal launches have given equal bits.
+    """
+
+    task: Task
+    text: str
+    timeout: float
+    memory: int
+    seed: int
+    name: str
+    found: dict[str, list[str]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    used: float = 0.0
+    worst: float = 0.0
+    unknown: int = 0
+    alone: bool = False
+    filtered: bool = False
+    same: bool = True
+
+    def __post_init__(self) -> None:
+        self.start, self.report = time.monotonic(), Report(f"{self.name} for {self.task.forward.name}")
 
     def run(self, device: Device | None) -> None:
         """Do all checks, up to the first that fails, and write the lines."""
@@ -166,27 +177,20 @@ class _Judge:
         Raises:
             Refused: it is.
         """
-        texts = {
-            "checked": ("reports",),
-            "large": ("reports",),
-            "plain": ("changed", "guards"),
-            "gradient": ("findings",),
-            "check": (),
-        }
-        asks = header["what"]
-        good = all(isinstance(answer.get(name), list) for name in texts[asks])
-        kind = dict if asks in ("checked", "large") else str
-        good = good and all(isinstance(one, kind) for name in texts[asks] for one in answer[name])
-        outs = (
-            self.task.forward.of("out", "inout")
-            if asks in ("checked", "plain") and not answer.get("reports")
-            else []
+        asks, dtype = header["what"], dtypes.from_cxx(header["cxx"])
+        lists = {"plain": ("changed", "guards"), "gradient": ("findings",), "check": ()}.get(
+            asks, ("reports",)
         )
-        dtype = dtypes.from_cxx(header["cxx"])
-        for one in outs:
-            got = results.get(one.name)
-            wanted = one.sized(header["sizes"]), one.dtype(dtype) if dtype is not None else None
-            good = good and got is not None and (got.shape, got.dtype) == wanted
+        kind = dict if lists == ("reports",) else str
+        good = all(
+            isinstance(answer.get(name), list) and all(isinstance(one, kind) for one in answer[name])
+            for name in lists
+        )
+        if asks in ("checked", "plain") and not answer.get("reports"):
+            for one in self.task.forward.of("out", "inout"):
+                got = results.get(one.name)
+                wanted = one.sized(header["sizes"]), one.dtype(dtype) if dtype is not None else None
+                good = good and got is not None and (got.shape, got.dtype) == wanted
         places = answer.get("places")
         good = good and (asks != "checked" or (isinstance(places, dict) and places.keys() >= results.keys()))
         good = good and (not header.get("timed") or isinstance(answer.get("time"), float))
@@ -240,36 +244,36 @@ class _Judge:
         second = self.task.inputs(case, [self.seed, number, 1])
         want = self.wanted(first, case)
         wants = want, want if case.once else self.wanted(second, case)
-        header = self.header(case)
         if checked:
-            answer, results = self.ask("memory", process, {**header, "what": "checked"}, first)
+            header = {**self.header(case), "what": "checked"}
+            answer, results = self.ask("memory", process, header, first)
             self.clear("memory", case, answer)
             self.places = {name: self.clean(str(answer["places"][name])) for name in results}
             self.compare(key, case, results, wants[0])
             self.count("memory")
-        before: dict[str, Values] | None = None
-        turns = ((0, first, wants[0]), (1, second, wants[1]), (1, first, wants[0]))
-        for turn, (poison, inputs, want) in enumerate(turns[: 1 if case.once else 3]):
-            answer, results = self.ask(key, process, {**header, "what": "plain", "poison": poison}, inputs)
-            self.untouched(case, answer)
-            if turn == 0:
-                self.all_written(case, results, want, POISON[poison])
-                self.compare(key, case, results, want)
-                before = results
-            else:
-                try:
-                    self.again(case, results, want, before, key, turn)
-                except _Rejected as error:
-                    if (
-                        error.reason == "state" and turn == 1
-                    ):  # unless it is wrong for these inputs by themselves
-                        _, again = self.ask(key, process, {**header, "what": "plain", "poison": 0}, first)
-                        if not any(
-                            difference(name, again[name], one).message for name, one in wants[0].items()
-                        ):
-                            self.compare(key, case, results, want)
-                    raise
+        _, before = self.launched(key, process, case, 0, first)
+        self.all_written(case, before, wants[0], POISON[0])
+        self.compare(key, case, before, wants[0])
+        for turn, inputs, want in [] if case.once else [(1, second, wants[1]), (2, first, wants[0])]:
+            _, results = self.launched(key, process, case, 1, inputs)
+            try:
+                self.again(case, results, want, before, turn)
+            except _Rejected as error:
+                if error.reason == "state" and turn == 1:  # unless it is wrong for these inputs by themselves
+                    _, again = self.launched(key, process, case, 0, first)
+                    if not any(difference(name, again[name], one).message for name, one in wants[0].items()):
+                        self.compare(key, case, results, want)
+                raise
         self.count(key)
+
+    def launched(
+        self, key: str, process: Process, case: Case, poison: int, inputs: Mapping[str, Values], **more: Any
+    ) -> tuple[dict[str, Any], dict[str, Values]]:
+        """The answer to an unchecked launch, which leaves its inputs as they were, and its results."""
+        header = {**self.header(case), "what": "plain", "poison": poison, **more}
+        answer, results = self.ask(key, process, header, inputs)
+        self.untouched(case, answer)
+        return answer, results
 
     def clear(self, key: str, case: Case, answer: Mapping[str, Any]) -> None:
         """Reject what a checked launch reports."""
@@ -306,15 +310,13 @@ class _Judge:
         case: Case,
         results: Mapping[str, Values],
         want: Mapping[str, Want],
-        before: Mapping[str, Values] | None,
-        key: str,
+        before: Mapping[str, Values],
         turn: int,
     ) -> None:
         """Compare a further launch: with its reference, and with the bits of the first one."""
-        assert before is not None
         same = all(np.array_equal(_bits(results[name]), _bits(before[name])) for name in results)
         try:
-            self.compare(key, case, results, want)
+            self.compare("repeated", case, results, want)
         except _Rejected as error:
             reason = "cached" if turn == 1 and same else "state"
             raise _Rejected(
@@ -393,9 +395,7 @@ class _Judge:
         for turn in range(TURNS):
             poison = turn % 2
             inputs, want = pairs[poison]
-            header = {**self.header(case), "what": "plain", "poison": poison, "timed": True}
-            answer, results = self.ask("gpu", process, header, inputs)
-            self.untouched(case, answer)
+            answer, results = self.launched("gpu", process, case, poison, inputs, timed=True)
             self.compare("gpu", case, results, want)
             own.append(answer["time"])
             theirs += _reference_time(self.task, inputs, case, device)
@@ -413,41 +413,9 @@ class _Judge:
     def write(self, failed: _Rejected | None) -> None:
         """The lines, in order: what passed, what failed, what was not reached."""
         task = self.task
-        values = ", ".join(one for one in task.values if one != "normal") or "none"
-        units = {"text": "", "build": "", "memory": "checked launches", "backward": "cases of arguments"}
-        for key, (what, how, left_out) in LINES.items():
-            if (key in ("backward", "large") and not getattr(task, key)) or (
-                key == "layouts" and task.aligned
-            ):
-                continue
-            how = how.format(device="the host", values=values)
-            if failed is not None and failed.key == key:
-                self.report.lines.append(
-                    Line(what, how, "failed", failed.message, "", failed.reason, failed.place)
-                )
-            elif not self.counts.get(key):
-                why = self.skipped.get(
-                    key, "after the first failure" if failed else "nothing of it was asked"
-                )
-                self.report.lines.append(Line(what, how, "not checked", "", why))
-            else:
-                unit_of = units.get(
-                    key, "launches" if key in ("inputs", "written", "repeated", "bits") else "cases"
-                )
-                said = [f"{self.counts[key]} {unit_of}"] if unit_of else []
-                if key == "values":
-                    said.append(f"the largest error is {self.worst:.2g} of its bound")
-                    said += (
-                        [f"{self.unknown} elements may overflow, and were not compared"]
-                        if self.unknown
-                        else []
-                    )
-                if key == "bits":
-                    said.append("all the same" if self.same else "some differ, within their bounds")
-                said += self.found.get(key, [])
-                if failed is not None and key not in ("text", "build"):
-                    left_out = "cases behind the first failure"
-                self.report.lines.append(Line(what, how, "passed", "; ".join(said), left_out))
+        left_out = {key for key in ("backward", "large") if not getattr(task, key)}
+        left_out |= {"layouts"} if task.aligned else set()
+        self.report.lines += (self.line(key, failed) for key in LINES if key not in left_out)
         self.report.facts = {
             "seed": self.seed,
             "text": hashlib.sha256(self.text.encode()).hexdigest()[:16],
@@ -455,6 +423,37 @@ class _Judge:
             "system calls": "filtered" if self.filtered else "all",
             "seconds": round(time.monotonic() - self.start, 1),
         }
+
+    def line(self, key: str, failed: _Rejected | None) -> Line:
+        """What is said of one check."""
+        what, how, left_out = LINES[key]
+        values = ", ".join(one for one in self.task.values if one != "normal") or "none"
+        how = how.format(device="the host", values=values)
+        if failed is not None and failed.key == key:
+            return Line(what, how, "failed", failed.message, "", failed.reason, failed.place)
+        if not self.counts.get(key):
+            why = "after the first failure" if failed else "nothing of it was asked"
+            return Line(what, how, "not checked", "", self.skipped.get(key, why))
+        said = [f"{self.counts[key]} {_UNITS.get(key, 'cases')}"] if _UNITS.get(key, "cases") else []
+        if key == "values":
+            said.append(f"the largest error is {self.worst:.2g} of its bound")
+            if self.unknown:
+                said.append(f"{self.unknown} elements may overflow, and were not compared")
+        if key == "bits":
+            said.append("all the same" if self.same else "some differ, within their bounds")
+        said += self.found.get(key, [])
+        if failed is not None and key not in ("text", "build"):
+            left_out = "cases behind the first failure"
+        return Line(what, how, "passed", "; ".join(said), left_out)
+
+
+#: What is counted of each check, where it is no cases.
+_UNITS = {
+    **dict.fromkeys(("text", "build"), ""),
+    **dict.fromkeys(("inputs", "written", "repeated", "bits"), "launches"),
+    "memory": "checked launches",
+    "backward": "cases of arguments",
+}
 
 
 def _reference_time(task: Task, inputs: Mapping[str, Any], case: Case, device: Device) -> list[float]:

@@ -22,8 +22,20 @@ from ..errors import GradientError, KernelFault, require_int
 from ..jit import Jitted
 from .checked import checked
 from .gradcheck import GradcheckError, NondifferentiableError, gradcheck
-from .locate import Launches, Pulled, cotangents, floats, pull, wrong_elements
-from .shapes import Sized, cast, layouts, on, resized, sizes_around
+from .locate import Launches, Pulled, cotangents, floats, paths, pull, wrong_elements
+from .shapes import (
+    Sized,
+    cast,
+    directions,
+    index_of,
+    is_real,
+    layouts,
+    near,
+    on,
+    resized,
+    short,
+    sizes_around,
+)
 from .slopes import UNSEEN, NoDuals, coarse, derivative
 from .stand_ins import in_float64
 
@@ -154,7 +166,7 @@ def kernelcheck(
     for size in fixed:
         if size not in have:
             raise ValueError(f"fixed: expected sizes of axes, which are {sorted(have)}, got {size!r}")
-    run = _Check(function, args, order, seed, frozenset(fixed), prepare)
+    run = _Check(function, list(args), order, seed, frozenset(fixed), prepare)
     run.gradients(sizes, largest)
     for dtype in types:
         run.precision(dtype)
@@ -175,32 +187,34 @@ def _dtype(given: Any) -> DType:
     return dtype
 
 
+@dataclass
 class _Check:
-    """One run of :func:`kernelcheck`."""
+    """One run of :func:`kernelcheck`.
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        args: Sequence[Any],
-        order: int,
-        seed: int,
-        fixed: frozenset[int],
-        prepare: Callable[..., Sequence[Any]] | None,
-    ) -> None:
-        self.function, self.order, self.seed = function, order, seed
-        self.pull = partial(pull, function, seed=seed, differentiable=order > 0)
-        self.fixed, self.prepare = fixed, prepare
-        self.given = list(args)
-        self.findings: list[Finding] = []
-        self.result = KernelcheckResult()
-        self.launches = Launches()
-        #: The reference type, why the function cannot be computed in it, and the context in which it can.
-        self.widest, self.refused = dtypes.float64, ""
-        self.exactly: Callable[[], AbstractContextManager[None]] = nullcontext
-        self.duals = True
-        #: The number of elements of derivatives that were compared with an oracle.
-        self.compared = 0
-        self.cases: list[Sized] = []
+    Attributes:
+        widest: the reference type; ``refused`` says why the function cannot be computed in it.
+        exactly: the context in which it can.
+        compared: the number of elements of derivatives that were compared with an oracle.
+    """
+
+    function: Callable[..., Any]
+    given: list[Any]
+    order: int
+    seed: int
+    fixed: frozenset[int]
+    prepare: Callable[..., Sequence[Any]] | None
+    findings: list[Finding] = field(default_factory=list)
+    result: KernelcheckResult = field(default_factory=KernelcheckResult)
+    launches: Launches = field(default_factory=Launches)
+    widest: DType = dtypes.float64
+    refused: str = ""
+    exactly: Callable[[], AbstractContextManager[None]] = nullcontext
+    duals: bool = True
+    compared: int = 0
+    cases: list[Sized] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.pull = partial(pull, self.function, seed=self.seed, differentiable=self.order > 0)
 
     @contextmanager
     def trying(self, case: str, kind: str) -> Iterator[None]:
@@ -221,7 +235,7 @@ class _Check:
         except GradcheckError as error:
             self.note(kind, case, str(error))
         except Exception as error:
-            self.result.skipped.append(f"{label}: {type(error).__name__}: {str(error).splitlines()[0]}")
+            self.result.skipped.append(f"{label}: {short(error)}")
         else:
             if case not in self.result.cases and len(self.findings) == count:
                 self.result.cases.append(case)
@@ -278,7 +292,7 @@ class _Check:
             except KernelFault:
                 return args  # found again in its case
             except Exception as error:
-                reasons.append(f"{type(error).__name__}: {str(error).splitlines()[0]}")
+                reasons.append(short(error))
         self.exactly, self.refused = nullcontext, reasons[0]
         with checked():
             self.pull(self.given, launches=self.launches)  # its own error is the caller's to see
@@ -292,13 +306,7 @@ class _Check:
         with checked():
             narrow = self.pull(self.given).outputs
         for a, b in zip(narrow, exact, strict=True):
-            scale = float(np.max(np.abs(b[np.isfinite(b)]), initial=0)) + 1e-2
-            near = (
-                (np.abs(a - b) <= max(1e-2, RTOL.get(dtype, 0)) * scale)
-                | (a == b)
-                | (np.isnan(a) & np.isnan(b))
-            )
-            if not near.all():
+            if not near(a, b, max(1e-2, RTOL.get(dtype, 0)) * _scale(b)).all():
                 raise ArithmeticError("the results are others than those of float")
 
     def coverage(self) -> None:
@@ -388,7 +396,7 @@ class _Check:
             return
         args = cast(case.args, dtype)
         rng = np.random.default_rng([self.seed, 3])
-        moves = [rng.uniform(0.5, 1.5, x.shape) * rng.choice([-1.0, 1.0], x.shape) for x in floats(args)]
+        moves = [directions(rng, x.shape) for x in floats(args)]
         try:
             values, slopes = derivative(self.function, args, moves)
         except NoDuals as reason:
@@ -412,12 +420,7 @@ class _Check:
                     f"no dual numbers: {message}, and finite differences agree with the backward"
                 )
                 return
-            names = [
-                one.path
-                for one in pytree.leaves_with_path(list(args), "args")
-                if any(one.value is x for x in floats(args))
-            ]
-            wrong = self.wrong_parts(args, moves, weights, right, names, dtype)
+            wrong = self.wrong_parts(args, moves, weights, right, dtype)
             writers = [f"written by {place}" for place in pulled.writers if place]
             self.note(
                 "transpose", f"{case.what}, {dtypes.info(dtype).name}", "; ".join([message, *wrong, *writers])
@@ -429,12 +432,11 @@ class _Check:
         moves: list[Values],
         weights: list[Values],
         right: list[Values],
-        names: list[str],
         dtype: DType,
     ) -> list[str]:
         """The arguments whose part of the identity does not hold."""
         said = []
-        for i, name in enumerate(names):
+        for i, name in enumerate(paths(args)):
             alone = [move if i == k else None for k, move in enumerate(moves)]
             slopes = derivative(self.function, args, alone)[1]
             left = [w * s for w, s in zip(weights, slopes, strict=True)]
@@ -456,27 +458,17 @@ class _Check:
     ) -> None:
         """Compare results, which ``writers`` wrote, and gradients, element by element."""
         places = writers or [""] * len(got.outputs)
-        pairs = [
-            *(
-                (f"output {i}", a, b, place)
-                for i, (a, b, place) in enumerate(zip(got.outputs, want.outputs, places, strict=True))
-            ),
-            *(
-                (f"the gradient by floating argument {i}", a, b, place)
-                for i, (a, b, place) in enumerate(
-                    zip(got.gradients, want.gradients, got.writers, strict=True)
-                )
-            ),
-        ]
+        outputs = zip(got.outputs, want.outputs, places, strict=True)
+        gradients = zip(got.gradients, want.gradients, got.writers, strict=True)
+        pairs = [(f"output {i}", *one) for i, one in enumerate(outputs)]
+        pairs += [(f"the gradient by floating argument {i}", *one) for i, one in enumerate(gradients)]
         largest = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
         for name, a, b, place in pairs:
             with np.errstate(all="ignore"):
-                scale = np.abs(b) + float(np.max(np.abs(b[np.isfinite(b)]), initial=0)) + 1e-2
-                good = (np.abs(a - b) <= RTOL[dtype] * scale) | (a == b) | (np.isnan(a) & np.isnan(b))
-                good |= np.abs(b) > largest / 2
+                good = near(a, b, RTOL[dtype] * (np.abs(b) + _scale(b))) | (np.abs(b) > largest / 2)
+                errors = np.nan_to_num(np.abs(a - b), nan=np.inf) + 1e-300
             if not good.all():
-                worst = int(np.argmax(np.where(good, 0, np.nan_to_num(np.abs(a - b), nan=np.inf) + 1e-300)))
-                index = tuple(int(i) for i in np.unravel_index(worst, a.shape))
+                index = index_of(int(np.argmax(np.where(good, 0, errors))), a.shape)
                 end = f"; written by {place}" if place else ""
                 self.note(
                     kind,
@@ -526,7 +518,7 @@ class _Check:
         dtype = floats(args)[0].dtype
         leaves = list(pytree.leaves(args))
         for position, leaf in enumerate(leaves):
-            if not (is_array(leaf) and any(leaf is one for one in floats(args))):
+            if not is_real(leaf):
                 continue
             for what, view, dense in layouts(leaf):
                 case = f"floating argument {position} {what}"
@@ -572,9 +564,10 @@ class _Check:
         array = floats(args)[position]
         values = array.numpy().copy()
         values.flat[array.size // 2] = value
-        leaves = [on(values, dtype, array.device) if leaf is array else leaf for leaf in pytree.leaves(args)]
+        changed = on(values, dtype, array.device)
         with self.exactly() if dtype == self.widest else nullcontext():
-            outputs = floats(self.function(*pytree.replace(args, leaves)))
+            given = pytree.map(lambda leaf: changed if leaf is array else leaf, args)
+            outputs = floats(self.function(*given))
         largest = float(ml_dtypes.finfo(narrow).max)  # type: ignore[no-untyped-call]
         results = [np.asarray(y.numpy()).astype(np.float64) for y in outputs]
         return [
@@ -594,6 +587,11 @@ class _Check:
                     with Device(device).activate():
                         got = self.pull(cast(case.args, dtype, device))
                     self.compare("device", label, got, want, dtype, f"on {here}")
+
+
+def _scale(values: Values) -> float:
+    """The largest of an array's finite elements, and a little more."""
+    return float(np.max(np.abs(values[np.isfinite(values)]), initial=0)) + 1e-2
 
 
 def _elements(args: Sequence[Any]) -> int:

@@ -14,14 +14,14 @@ import numpy.typing as npt
 from .. import pytree
 from ..array import Array
 from ..array.array import Storage
-from ..autodiff.cotangents import is_array, is_float
 from ..autodiff.tape import Tape
 from ..kernel import Kernel
+from ..kernel.kernel import Call
 from ..kernel.sizes import as_dim3
 from ..text import render
 from ..text.line_directives import origin
-from .shapes import on
-from .stand_ins import Launch, launching, plainly
+from .shapes import index_of, is_real, on
+from .stand_ins import Launch, launching
 
 Values = npt.NDArray[np.float64]
 #: The most elements of an argument that are perturbed one by one.
@@ -43,7 +43,7 @@ class Launches:
         self.blocks: set[int] = set()
         # Weak, as memory that is kept to the end of a checked launch has to be written.
         self._writers: WeakKeyDictionary[Storage, str] = WeakKeyDictionary()
-        self._launches: Launch = plainly
+        self._launches: Launch = Call.launch
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -51,9 +51,8 @@ class Launches:
         with launching(self._launch) as self._launches:
             yield
 
-    def _launch(
-        self, kernel: Kernel, args: Sequence[Any], grid: Any, shared: int, overrides: dict[str, Any]
-    ) -> None:
+    def _launch(self, call: Call) -> None:
+        kernel, overrides = call.kernel, call.overrides
         block = as_dim3(overrides.get("block", kernel.block), "block")
         variables = {**kernel.variables, **overrides}
         self.blocks |= {block[0] * block[1] * block[2], *(size for size in block if size > 1)}
@@ -62,10 +61,8 @@ class Launches:
             for name, value in variables.items()
             if "tile" in name and type(value) is int and value < 512
         }
-        before = dict(overrides)
-        self._launches(kernel, args, grid, shared, overrides)
-        device, known = kernel._defaults(args, before)
-        for param, arg in zip(kernel.bind(device, **known).signature.params, args, strict=False):
+        self._launches(call)
+        for param, arg in zip(call.bound().signature.params, call.args, strict=False):
             if isinstance(arg, Array) and not param.const:
                 self._writers[arg._storage] = writer_line(kernel, param.name)
 
@@ -90,11 +87,12 @@ def writer_line(kernel: Kernel, param: str) -> str:
 
 def floats(values: Any) -> list[Array]:
     """The floating arrays among the leaves of a pytree, complex ones left out."""
-    return [
-        leaf
-        for leaf in pytree.leaves(values)
-        if is_array(leaf) and is_float(leaf.dtype) and leaf.dtype.kind != "c"
-    ]
+    return [leaf for leaf in pytree.leaves(values) if is_real(leaf)]
+
+
+def paths(args: Sequence[Any]) -> list[str]:
+    """Where the floating arrays are among arguments."""
+    return [leaf.path for leaf in pytree.leaves_with_path(list(args), "args") if is_real(leaf.value)]
 
 
 def pull(
@@ -139,13 +137,8 @@ def wrong_elements(
     """
     pulled = pull(function, args, seed)
     weights = cotangents(pulled.outputs, seed)
-    names = [
-        leaf.path
-        for leaf in pytree.leaves_with_path(list(args), "args")
-        if is_array(leaf.value) and is_float(leaf.value.dtype) and leaf.value.dtype.kind != "c"
-    ]
     said = []
-    for position, (name, gradient) in enumerate(zip(names, pulled.gradients, strict=True)):
+    for position, (name, gradient) in enumerate(zip(paths(args), pulled.gradients, strict=True)):
         tried = _tried(gradient.size, blocks, seed)
         numeric = {at: _slope(function, args, position, at, weights) for at in tried}
         scale = max(
@@ -154,7 +147,7 @@ def wrong_elements(
         wrong = [at for at in tried if not abs(gradient.flat[at] - numeric[at]) <= 1e-4 * scale]
         if wrong:
             first = wrong[0]
-            index = tuple(int(i) for i in np.unravel_index(first, gradient.shape))
+            index = index_of(first, gradient.shape)
             writer = f"; written by {pulled.writers[position]}" if pulled.writers[position] else ""
             said.append(
                 f"{name}, element {index}: numeric {numeric[first]:.6g}, analytic {gradient.flat[first]:.6g}; "

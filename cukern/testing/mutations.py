@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import tree_sitter
 
-from ..text.syntax import syntax_tree
+from ..text.edits import blank, edited
+from ..text.syntax import ancestors, part, syntax_tree, text_of, walk
 
 _INSERTED = re.compile(rb"<<.*?>>", re.DOTALL)
 _STATEMENT = re.compile(rb"<[%#].*?[%#]>", re.DOTALL)
@@ -73,42 +74,33 @@ class Mutation:
 
     def apply(self, source: str) -> str:
         """The changed text."""
-        text = source.encode()
-        return (text[: self.start] + self.new.encode() + text[self.end :]).decode()
+        return edited(source.encode(), [(self.start, self.end, self.new)]).decode()
 
     def diff(self, source: str) -> str:
         """The lines before and after, marked by ``-`` and ``+``."""
         text = source.encode()
         first = text.rfind(b"\n", 0, self.start) + 1
-        last = text.find(b"\n", self.end)
-        last = len(text) if last < 0 else last
-        old = text[first:last].decode()
-        new = (text[first : self.start] + self.new.encode() + text[self.end : last]).decode()
-        before = [f"- {line}" for line in old.split("\n")]
-        return "\n".join(
-            [f"line {self.line}: {self.what}", *before, *(f"+ {line}" for line in new.split("\n"))]
-        )
+        last = text.find(b"\n", self.end) % (len(text) + 1)  # -1 is the end
+        old = text[first:last]
+        new = edited(old, [(self.start - first, self.end - first, self.new)])
+        before, after = (one.decode().split("\n") for one in (old, new))
+        lines = [*(f"- {line}" for line in before), *(f"+ {line}" for line in after)]
+        return "\n".join([f"line {self.line}: {self.what}", *lines])
 
 
 def masked(source: str) -> bytes:
     """A template as C++ of the same length: Jinja's expressions become names, its statements and comments spaces."""
 
-    def spaces(match: re.Match[bytes]) -> bytes:
-        return re.sub(rb"[^\n]", b" ", match[0])
-
     def name(match: re.Match[bytes]) -> bytes:
         return re.sub(rb"[^\n]", b"_", b"e" + match[0][1:])
 
-    return _INSERTED.sub(name, _STATEMENT.sub(spaces, source.encode()))
+    return _INSERTED.sub(name, _STATEMENT.sub(lambda match: blank(match[0]), source.encode()))
 
 
 def mutations(source: str) -> list[Mutation]:
     """The changes that make sense in the functions of a template, in the order of its lines."""
     unique: dict[tuple[int, int, str], Mutation] = {}
-    stack = [syntax_tree(masked(source))]
-    while stack:
-        node = stack.pop()
-        stack.extend(node.children)
+    for node in walk(syntax_tree(masked(source))):
         operator = _KINDS.get(node.type)
         if operator is None or not _in_body(node):
             continue
@@ -135,39 +127,31 @@ def _copy(node: tree_sitter.Node) -> str:
     return f"\0{node.start_byte}:{node.end_byte}\0"
 
 
-def _text(node: tree_sitter.Node | None) -> str:
-    return "" if node is None or node.text is None else node.text.decode()
-
-
 def _in_body(node: tree_sitter.Node) -> bool:
     """Whether a node is in a function's body, and is executed."""
     inside = False
-    parent: tree_sitter.Node | None = node
-    while parent is not None:
+    for parent in (node, *ancestors(node)):
         if parent.type in ("static_assert_declaration", "template_argument_list", "array_declarator"):
             return False
         if parent.type.startswith("preproc"):
             return inside and parent.type in ("preproc_if", "preproc_ifdef", "preproc_else")
         inside = inside or parent.type == "compound_statement"
-        parent = parent.parent
     return inside
 
 
 def _in_step(node: tree_sitter.Node) -> bool:
     """Whether a node is the step of a for loop."""
     parent = node.parent
-    return (
-        parent is not None and parent.type == "for_statement" and parent.child_by_field_name("update") == node
-    )
+    return parent is not None and parent.type == "for_statement" and part(parent, "update") == node
 
 
 def _binary(node: tree_sitter.Node) -> Iterator[Change]:
     operator = node.children[1]
-    new = _OPERATORS.get(_text(operator))
+    new = _OPERATORS.get(text_of(operator))
     if new is not None and not node.has_error:
-        yield f"`{_text(operator)}` is `{new}`", operator, new
+        yield f"`{text_of(operator)}` is `{new}`", operator, new
     left, right = node.children[0], node.children[2]
-    if _text(operator) == "+" and left.type == "binary_expression" and _text(left.children[1]) == "*":
+    if text_of(operator) == "+" and left.type == "binary_expression" and text_of(left.children[1]) == "*":
         # row * columns + column
         swapped = f"{_copy(right)} * {_copy(left.children[2])} + {_copy(left.children[0])}"
         if right.type == "identifier" and left.children[0].type == "identifier":
@@ -176,7 +160,7 @@ def _binary(node: tree_sitter.Node) -> Iterator[Change]:
 
 def _assignment(node: tree_sitter.Node) -> Iterator[Change]:
     operator = node.children[1]
-    word = _text(operator)
+    word = text_of(operator)
     if _in_step(node):
         if word == "+=":
             yield "the stride is larger by one", node.children[2], f"1 + ({_copy(node.children[2])})"
@@ -188,7 +172,7 @@ def _assignment(node: tree_sitter.Node) -> Iterator[Change]:
 
 
 def _condition(node: tree_sitter.Node) -> Iterator[Change]:
-    condition, body = node.child_by_field_name("condition"), node.child_by_field_name("consequence")
+    condition, body = part(node, "condition"), part(node, "consequence")
     if condition is None or body is None or any(child.type == "constexpr" for child in node.children):
         return
     while body.type == "compound_statement" and len(body.named_children) == 1:
@@ -197,40 +181,40 @@ def _condition(node: tree_sitter.Node) -> Iterator[Change]:
 
 
 def _number(node: tree_sitter.Node) -> Iterator[Change]:
-    match = _NUMBER.fullmatch(_text(node))
+    match = _NUMBER.fullmatch(text_of(node))
     if match is None or (node.parent is not None and node.parent.type == "subscript_designator"):
         return
     digits, suffix = match.groups()
     new = {"0": "1", "1": "0"}.get(digits)
     if new is None:
         new = str(float(digits) + 1) if "." in digits else str(int(digits) + 1)
-    yield f"`{_text(node)}` is `{new}{suffix}`", node, new + suffix
+    yield f"`{text_of(node)}` is `{new}{suffix}`", node, new + suffix
 
 
 def _subscript(node: tree_sitter.Node) -> Iterator[Change]:
-    indices = node.child_by_field_name("indices")
-    inner = node.child_by_field_name("argument")
+    indices = part(node, "indices")
+    inner = part(node, "argument")
     if indices is None or inner is None or not indices.named_children or node.has_error:
         return
     index = indices.named_children[0]
     yield "the index is larger by one", index, f"({_copy(index)}) + 1"
-    first = inner.child_by_field_name("indices") if inner.type == "subscript_expression" else None
-    array = inner.child_by_field_name("argument")
-    if first is not None and array is not None and _text(first) != _text(indices):
+    first = part(inner, "indices") if inner.type == "subscript_expression" else None
+    array = part(inner, "argument")
+    if first is not None and array is not None and text_of(first) != text_of(indices):
         yield "indices are swapped", node, f"{_copy(array)}{_copy(indices)}{_copy(first)}"
 
 
 def _field(node: tree_sitter.Node) -> Iterator[Change]:
-    name, _, axis = _text(node).partition(".")
+    name, _, axis = text_of(node).partition(".")
     if name in _BUILTINS and axis in _AXES:
         yield f"`{name}.{axis}` is `{name}.{_AXES[axis]}`", node, f"{name}.{_AXES[axis]}"
 
 
 def _call(node: tree_sitter.Node) -> Iterator[Change]:
-    function, given = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+    function, given = part(node, "function"), part(node, "arguments")
     if function is None or given is None:
         return
-    name = _text(function).partition("<")[0].strip()
+    name = text_of(function).partition("<")[0].strip()
     alone = node.parent is not None and node.parent.type == "expression_statement"
     if alone and node.parent is not None and _WAITS.fullmatch(name.rpartition("::")[2]):
         yield f"`{name}` is left out", node.parent, ";"
@@ -242,16 +226,16 @@ def _call(node: tree_sitter.Node) -> Iterator[Change]:
 
 
 def _ternary(node: tree_sitter.Node) -> Iterator[Change]:
-    yes, no = node.child_by_field_name("consequence"), node.child_by_field_name("alternative")
-    condition = node.child_by_field_name("condition")
-    if yes is not None and no is not None and condition is not None and _text(yes) != _text(no):
+    yes, no = part(node, "consequence"), part(node, "alternative")
+    condition = part(node, "condition")
+    if yes is not None and no is not None and condition is not None and text_of(yes) != text_of(no):
         yield "the choices are swapped", node, f"{_copy(condition)} ? {_copy(no)} : {_copy(yes)}"
 
 
 def _unary(node: tree_sitter.Node) -> Iterator[Change]:
     operator, value = node.children[0], node.children[-1]
-    if _text(operator) in ("-", "!") and value.type != "number_literal":
-        yield f"`{_text(operator)}` is left out", operator, " "
+    if text_of(operator) in ("-", "!") and value.type != "number_literal":
+        yield f"`{text_of(operator)}` is left out", operator, " "
 
 
 _KINDS: dict[str, Callable[[tree_sitter.Node], Iterator[Change]]] = {

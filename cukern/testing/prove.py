@@ -18,12 +18,13 @@ from ..dtypes import info
 from ..errors import CukernError, KernelReport
 from ..function import Function
 from ..kernel import Kernel
+from ..kernel.kernel import Call
 from .kernelcheck import Finding, KernelcheckError, KernelcheckResult, kernelcheck
 from .large import sampled, sparse
 from .locate import floats
 from .mutants import mutants
 from .report import Line, Report
-from .shapes import on
+from .shapes import on, short
 from .stand_ins import launching
 from .ulps import WIDER, ulps
 
@@ -113,10 +114,11 @@ def prove(
     report = Report(f"{name or getattr(function, '__name__', 'function')}, proved")
     kernels: dict[int, Kernel] = {}
     host = Device("host")
-    leaves = [on(one.numpy(), one.dtype, host) if is_array(one) else one for one in pytree.leaves(list(args))]
-    args = pytree.replace(list(args), leaves)  # where launches are checked; kernelcheck takes copies to a GPU
+    # Where launches are checked; kernelcheck takes copies to a GPU.
+    args = pytree.map(lambda one: on(one.numpy(), one.dtype, host) if is_array(one) else one, list(args))
+    options = {"order": order, "dtypes": dtypes, "sizes": sizes, "fixed": fixed, "prepare": prepare}
     with host.activate(), _collected(kernels):
-        report.lines += _kernelchecked(called, args, order, dtypes, sizes, fixed, prepare, seed)
+        report.lines += _kernelchecked(called, args, {**options, "seed": seed})
         report.lines.append(_precision(called, args))
     report.lines.append(_large(called, args, order, fixed))
     report.lines += _tested(kernels.values(), tests, versions, seed, score)
@@ -137,60 +139,41 @@ def prove(
 def _collected(kernels: dict[int, Kernel]) -> Iterator[None]:
     """Note the users' kernels that are launched while the with-block runs."""
 
-    def launch(
-        kernel: Kernel, args: Sequence[Any], grid: Any, shared: int, overrides: dict[str, Any]
-    ) -> None:
-        kernels[id(kernel)] = kernel
-        through(kernel, args, grid, shared, overrides)
+    def launch(call: Call) -> None:
+        kernels[id(call.kernel)] = call.kernel
+        through(call)
 
     with launching(launch) as through:
         yield
 
 
 def _kernelchecked(
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    order: int,
-    dtypes: Sequence[Any],
-    sizes: Sequence[int] | None,
-    fixed: Sequence[int],
-    prepare: Callable[..., Sequence[Any]] | None,
-    seed: int,
+    function: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]
 ) -> Iterator[Line]:
-    """A line for each kind of finding, and one for the sizes."""
+    """A line for each kind of kernelcheck's findings, and one for the sizes."""
     findings: Sequence[Finding] = ()
     try:
-        result = kernelcheck(
-            function, args, order=order, dtypes=dtypes, sizes=sizes, fixed=fixed, prepare=prepare, seed=seed
-        )
+        result = kernelcheck(function, args, **options)
     except KernelcheckError as error:
         findings, result = error.findings, error.result
     except (CukernError, TypeError, ValueError) as error:
-        yield Line("accesses", _KINDS["accesses"][1], "failed", _short(error), "", "error")
+        yield Line("accesses", _KINDS["accesses"][1], "failed", short(error), "", "error")
         return
-    for what, (kinds, how, left_out) in _KINDS.items():
-        yield _line(what, kinds, how, left_out, findings, result, order)
+    for what in _KINDS:
+        yield _line(what, findings, result, options["order"])
     tried = list(dict.fromkeys(one.partition(",")[0] for one in result.cases if one.startswith("size ")))
     how = "each size of an axis replaced by 0, 1 and sizes around the blocks and tiles of the launches"
-    if tried:
-        bad = [one for one in findings if one.case.startswith("size ")]
-        found = f"{len(tried)} right: {', '.join(tried)}"
-        yield Line(
-            "sizes", how, "failed" if bad else "passed", _said(bad) or found, "", "sizes" if bad else ""
-        )
-    else:
+    bad = [one for one in findings if one.case.startswith("size ")]
+    if not tried:
         yield Line("sizes", how, "not checked", "", "no other size was right, or could be tried")
+    elif bad:
+        yield Line("sizes", how, "failed", _said(bad), "", "sizes")
+    else:
+        yield Line("sizes", how, "passed", f"{len(tried)} right: {', '.join(tried)}")
 
 
-def _line(
-    what: str,
-    kinds: Sequence[str],
-    how: str,
-    left_out: str,
-    findings: Sequence[Finding],
-    result: KernelcheckResult,
-    order: int,
-) -> Line:
+def _line(what: str, findings: Sequence[Finding], result: KernelcheckResult, order: int) -> Line:
+    kinds, how, left_out = _KINDS[what]
     bad = [one for one in findings if one.kind in kinds]
     if bad:
         place = next((one.place for one in bad if one.place), "")
@@ -252,7 +235,7 @@ def _precision(function: Callable[..., Any], args: Sequence[Any]) -> Line:
     try:
         table = ulps(function, args)
     except Exception as error:
-        return Line("ulps", how, "not checked", "", _short(error))
+        return Line("ulps", how, "not checked", "", short(error))
     found = f"at most {table.worst:.3g}\n{table}"
     bad = math.isinf(table.worst)
     return Line("ulps", how, "failed" if bad else "passed", found, left_out, "ulps" if bad else "")
@@ -270,7 +253,7 @@ def _large(function: Callable[..., Any], args: Sequence[Any], order: int, fixed:
             try:
                 reports = _on_many(function, args, order, size, grown)
             except Exception as error:
-                refused.append(f"{case}: {_short(error)}")
+                refused.append(f"{case}: {short(error)}")
                 continue
             tried.append(case)
             wrong += [(one.place, f"{case}: {one.message}") for one in reports]
@@ -299,13 +282,14 @@ def _on_many(
 ) -> list[KernelReport]:
     """What sampled blocks of a call and its derivative report if an axis is that long."""
     host = Device("host")
-    leaves = []
-    for leaf in pytree.leaves(list(args)):
-        if is_array(leaf):
-            shape = tuple(grown if axis == size else axis for axis in leaf.shape)
-            leaf = Array._wrap(sparse(shape, leaf.dtype), host)
-        leaves.append(leaf)
-    given = pytree.replace(list(args), leaves)
+
+    def large(leaf: Any) -> Any:
+        if not is_array(leaf):
+            return leaf
+        shape = tuple(grown if axis == size else axis for axis in leaf.shape)
+        return Array._wrap(sparse(shape, leaf.dtype), host)
+
+    given = pytree.map(large, list(args))
     with sampled() as reports:
         if not mode.active():
             raise RuntimeError("launches are not checked in this process")
@@ -318,10 +302,6 @@ def _on_many(
                 zeros = [Array._wrap(sparse(one.shape, one.dtype), host) for one in outputs]
                 tape.gradient(outputs, inputs, zeros, unconnected="zero")
     return reports
-
-
-def _short(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0]}"
 
 
 def _tested(

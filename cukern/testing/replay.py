@@ -13,9 +13,11 @@ import numpy as np
 from ..device import device
 from ..errors import CukernError, KernelReport
 from ..kernel import Kernel
+from ..kernel.kernel import Call
 from ..kernel.recorder import KEEP, WHOLE, Recorded, Recorder, read
 from .checked import checked
 from .locate import writer_line
+from .shapes import index_of, near
 from .stand_ins import launching
 
 #: The difference between devices that rounding makes, relative to the largest element, by dtype.
@@ -145,8 +147,8 @@ def _difference(launch: Recorded) -> str:
     if launch.drawn:
         return ""
     said = []
-    bound = launch.kernel.bind("host", **launch.kernel._defaults(launch.args, dict(launch.overrides))[1])
-    names = [one.name for one in bound.signature.params]
+    call = Call(launch.kernel, launch.args, launch.grid, launch.shared, launch.overrides)
+    names = [one.name for one in call.bound().signature.params]
     for position, there in sorted((launch.written or {}).items()):
         here = launch.args[position].numpy()
         a, b = here.reshape(-1), there.numpy().reshape(-1)
@@ -159,11 +161,10 @@ def _difference(launch: Recorded) -> str:
         else:
             finite = np.abs(x[np.isfinite(x)])
             limit = _ROUNDING.get(a.dtype.name, 1e-4) * max(1e-30, float(finite.max(initial=0)))
-            with np.errstate(invalid="ignore"):
-                wrong = ~((np.abs(x - y) <= limit) | (x == y) | ((x != x) & (y != y)))
+            wrong = ~near(x, y, limit)
         if wrong.any():
             first = int(np.argmax(wrong))
-            where = tuple(int(i) for i in np.unravel_index(first, here.shape)) if here.ndim > 1 else first
+            where = index_of(first, here.shape) if here.ndim > 1 else first
             said.append(
                 f"argument {names[position]} differs from what {launch.device} wrote, from element {where} on: "
                 f"{a[first]} here, {b[first]} there; {int(wrong.sum())} of {a.size} elements differ; written by "

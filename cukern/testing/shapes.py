@@ -50,8 +50,10 @@ def resized(
             if new == 0 and indexed:
                 continue
             rng = np.random.default_rng([seed, old, new])
-            new_arrays = (drawn(rng, array, shape, new) for array, shape in zip(arrays, shapes, strict=True))
-            leaves = [next(new_arrays) if is_array(leaf) else leaf for leaf in pytree.leaves(list(args))]
+            drawn_arrays = (
+                drawn(rng, array, shape, new) for array, shape in zip(arrays, shapes, strict=True)
+            )
+            leaves = [next(drawn_arrays) if is_array(leaf) else leaf for leaf in pytree.leaves(list(args))]
             yield Sized(f"size {old} is {new}", pytree.replace(list(args), leaves))
 
 
@@ -72,6 +74,37 @@ def drawn(rng: np.random.Generator, array: Array, shape: tuple[int, ...], size: 
     return on(values, array.dtype, array.device)
 
 
+def is_floating(value: object) -> bool:
+    """Whether something is an array of floats or of complex numbers."""
+    return is_array(value) and is_float(value.dtype)
+
+
+def is_real(value: Any) -> bool:
+    """Whether something is an array of floats, complex ones left out."""
+    return is_floating(value) and value.dtype.kind != "c"
+
+
+def directions(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """Random values of both signs, none near zero."""
+    return np.asarray(rng.uniform(0.5, 1.5, shape) * rng.choice([-1.0, 1.0], shape))
+
+
+def index_of(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The index of an element by its number in C order."""
+    return tuple(int(i) for i in np.unravel_index(int(flat), shape))
+
+
+def near(a: Any, b: Any, allowed: Any) -> Any:
+    """Where ``a`` is within a distance of ``b``, or equal to it, or NaN as it is."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return (np.abs(a - b) <= allowed) | (a == b) | (np.isnan(a) & np.isnan(b))
+
+
+def short(error: object) -> str:
+    """An error on one line."""
+    return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+
+
 def on(values: npt.NDArray[Any], dtype: DType, device: Device) -> Array:
     """NumPy's values as an array of a device."""
     with device.activate():
@@ -80,13 +113,13 @@ def on(values: npt.NDArray[Any], dtype: DType, device: Device) -> Array:
 
 def cast(args: Sequence[Any], dtype: DType, device: Device | None = None) -> list[Any]:
     """The arguments with their floating arrays in ``dtype``, on a device if one is given."""
-    leaves = []
-    for leaf in pytree.leaves(list(args)):
-        if is_array(leaf):
-            real = is_float(leaf.dtype) and leaf.dtype.kind != "c"
-            leaf = on(leaf.numpy(), dtype if real else leaf.dtype, device or leaf.device)
-        leaves.append(leaf)
-    result: list[Any] = pytree.replace(list(args), leaves)
+
+    def moved(leaf: Any) -> Any:
+        if not is_array(leaf):
+            return leaf
+        return on(leaf.numpy(), dtype if is_real(leaf) else leaf.dtype, device or leaf.device)
+
+    result: list[Any] = pytree.map(moved, list(args))
     return result
 
 

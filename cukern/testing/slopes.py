@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from .. import dtypes, pytree
 from ..array import Array
-from ..autodiff.cotangents import is_array, is_float
 from ..device import Device
 from ..errors import CukernError
 from ..text.stand_ins import DUAL
-from .locate import change, cotangents, floats, pull
+from .locate import change, cotangents, floats, paths, pull
+from .shapes import directions, is_floating, short
 from .stand_ins import StandIns, launching
 
 Values = npt.NDArray[np.float64]
@@ -62,16 +62,11 @@ def coarse(function: Callable[..., Any], args: Sequence[Any], seed: int) -> Iter
     weights = cotangents(pulled.outputs, seed)
     rng = np.random.default_rng([seed, 5])
     inputs = floats(list(args))
-    paths = [
-        leaf.path
-        for leaf in pytree.leaves_with_path(list(args), "args")
-        if any(leaf.value is x for x in inputs)
-    ]
     size = float(sum(np.linalg.norm(w * y) for w, y in zip(weights, pulled.outputs, strict=True)))
-    for position, (path, x, gradient) in enumerate(zip(paths, inputs, pulled.gradients, strict=True)):
+    for position, (path, x, gradient) in enumerate(zip(paths(args), inputs, pulled.gradients, strict=True)):
         if not x.size:
             continue
-        move = rng.uniform(0.5, 1.5, x.shape) * rng.choice([-1.0, 1.0], x.shape)
+        move = directions(rng, x.shape)
         slopes = [change(function, args, position, step * move, weights) / (2 * step) for step in STEPS]
         better = [(4 * near - far) / 3 for far, near in pairwise(slopes)]
         noise = [4 * _EPS * size / step for step in STEPS[1:]]
@@ -92,7 +87,7 @@ class NoDuals(Exception):
 
 
 def derivative(
-    function: Callable[..., Any], args: Sequence[Any], directions: Sequence[Values | None]
+    function: Callable[..., Any], args: Sequence[Any], moves: Sequence[Values | None]
 ) -> tuple[list[Values], list[Values]]:
     """The floating outputs of a function and their derivatives along a direction, all in float64.
 
@@ -101,29 +96,29 @@ def derivative(
     Args:
         function: takes ``args``; outside its kernels it may do whatever is defined for complex numbers.
         args: pytrees of arrays; the floats among their leaves are replaced by dual numbers.
-        directions: for each floating leaf, the direction in which it moves; None for one that stays.
+        moves: for each floating leaf, the direction in which it moves; None for one that stays.
 
     Raises:
         NoDuals: a kernel takes floats apart, or a function has no complex form.
     """
-    leaves = list(pytree.leaves(list(args)))
-    given, dtype = iter(directions), None
-    replaced = []
-    for leaf in leaves:
-        if not (is_array(leaf) and is_float(leaf.dtype)):
-            replaced.append(leaf)
-            continue
-        dtype = leaf.dtype if dtype is None else dtype
-        direction = next(given)
-        moved = np.zeros(leaf.shape) if direction is None else direction
-        replaced.append(_dual(leaf.numpy().astype(np.float64), moved * STEP, leaf.device))
-    run = StandIns(DUAL, dtypes.complex128, dtypes.float32 if dtype is None else dtype)
+    given = iter(moves)
+
+    def moving(leaf: Any) -> Any:
+        if not is_floating(leaf):
+            return leaf
+        move = next(given)
+        slopes = np.zeros(leaf.shape) if move is None else move * STEP
+        return _dual(leaf.numpy().astype(np.float64), slopes, leaf.device)
+
+    replaced = pytree.map(moving, list(args))
+    first = next(filter(is_floating, pytree.leaves(list(args))), None)
+    run = StandIns(DUAL, dtypes.complex128, dtypes.float32 if first is None else first.dtype)
     try:
         with launching(run.launch):
-            outputs = list(pytree.leaves(function(*pytree.replace(list(args), replaced))))
-        values = [one.numpy() for one in outputs if is_array(one) and is_float(one.dtype)]
+            outputs = pytree.leaves(function(*replaced))
+        values = [one.numpy() for one in outputs if is_floating(one)]
     except (CukernError, TypeError, ValueError, NotImplementedError) as error:
-        raise NoDuals(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
+        raise NoDuals(short(error)) from error
     finally:
         run.restore()
     return [y.real.astype(np.float64) for y in values], [y.imag.astype(np.float64) / STEP for y in values]

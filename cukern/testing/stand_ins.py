@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,9 +16,9 @@ from ..array.layout import address
 from ..autodiff.cotangents import is_array, is_float
 from ..dtypes import DType
 from ..errors import LaunchError
-from ..kernel import Kernel
 from ..kernel import kernel as launches
 from ..kernel.bound import BoundKernel
+from ..kernel.kernel import Call
 from ..text.needed import reached
 from ..text.signature import Param
 from ..text.stand_ins import DOUBLE, StandIn
@@ -30,16 +30,11 @@ _GROWTH = {False: 4, True: 8}
 #: The parts of an array that are replaced while its memory is.
 _PARTS = ("_ndarray", "_layout", "_memory", "_operand", "_storage", "device")
 
-Launch = Callable[[Kernel, Sequence[Any], Any, int, dict[str, Any]], None]
+Launch = Callable[[Call], None]
 
 
 class NoStandIn(LaunchError):
     """A kernel cannot run with other numbers in place of its floats; the message says why."""
-
-
-def plainly(kernel: Kernel, args: Sequence[Any], grid: Any, shared: int, overrides: dict[str, Any]) -> None:
-    """Launch a kernel as it is."""
-    kernel._launch(args, grid, shared, overrides)
 
 
 @contextmanager
@@ -53,16 +48,13 @@ def launching(instead: Launch) -> Iterator[Launch]:
     """
     own = threading.get_ident()
 
-    def divert(
-        kernel: Kernel, args: Sequence[Any], grid: Any, shared: int, overrides: dict[str, Any]
-    ) -> None:
-        chosen = instead if threading.get_ident() == own else plainly
-        chosen(kernel, args, grid, shared, overrides)
+    def divert(call: Call) -> None:
+        (instead if threading.get_ident() == own else Call.launch)(call)
 
     with _diverting:
         before, launches.through = launches.through, divert
         try:
-            yield before or plainly
+            yield before or Call.launch
         finally:
             launches.through = before
 
@@ -84,11 +76,10 @@ class StandIns:
         self.compiled: dict[Any, BoundKernel] = {}
         self.replaced: list[tuple[Array, dict[str, Any]]] = []
 
-    def launch(
-        self, kernel: Kernel, args: Sequence[Any], grid: Any, shared: int, overrides: dict[str, Any]
-    ) -> None:
+    def launch(self, call: Call) -> None:
         """Launch the version of a kernel that is compiled for these numbers."""
-        device, overrides = kernel._defaults(args, overrides)
+        kernel, args, grid, shared, given_overrides = call
+        device, overrides = kernel._defaults(args, dict(given_overrides))
         if overrides.get("elem") == self.dtype:
             overrides["elem"] = self.elem
         key = kernel, device, repr(sorted(overrides.items()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,34 @@ from .pictures import Drawing
 _COMES, _GOES, _SENDS, _COMMITS, _FINISHES, _ARRIVES, _PASSES = range(7)
 #: ``Elsewhere`` of checked/trace.h: barriers that are no variables.
 _OF_CLUSTER, _OF_NUMBER = -3, -4
+
+
+class _Kind(NamedTuple):
+    """How a happening is told: the word between it and what it is of, its mark in a picture."""
+
+    of: str
+    mark: str
+
+
+#: By their names, in the order of `Happening`.
+_KINDS = {
+    "comes": _Kind("to ", "comes"),
+    "goes on": _Kind("after ", "goes"),
+    "sends": _Kind("", "sends"),
+    "commits": _Kind("a group of ", "commits"),
+    "waits": _Kind("for ", "waits"),
+    "arrives": _Kind("at ", "comes"),
+    "passes": _Kind("", "goes"),
+}
+_NAMES = tuple(_KINDS)
+#: What marks mean.
+_LEGEND = {
+    "comes": "comes to a barrier",
+    "goes": "passes it",
+    "sends": "sends copies or products",
+    "commits": "commits a group",
+    "waits": "waits for groups",
+}
 #: What each queue of the runtime takes: for some, copies; the last counts them at an mbarrier.
 _COPIES, _PRODUCTS, _STORES, _COUNTED = "copies", "products", "stores", "counted copies"
 _QUEUES = (_COPIES, _PRODUCTS, _STORES, _COUNTED)
@@ -54,16 +82,7 @@ class Step:
     def __str__(self) -> str:
         moved = f", {self.bytes} bytes" if self.bytes else ""
         detail = f", {self.detail}" if self.detail else ""
-        return f"{self.what} {_PREPOSITIONS.get(self.what, '')}{self.of}{detail}{moved}"
-
-
-_PREPOSITIONS = {
-    "comes": "to ",
-    "goes on": "after ",
-    "waits": "for ",
-    "arrives": "at ",
-    "commits": "a group of ",
-}
+        return f"{self.what} {_KINDS[self.what].of}{self.of}{detail}{moved}"
 
 
 @dataclass(frozen=True)
@@ -188,7 +207,9 @@ class Timeline:
             for one in self.steps:
                 if warps[0] in one.warps and one.step <= shown:
                     x = (one.step + 0.5) * _STEP
-                    drawing.mark(x, top + _ROW / 2, _MARKS[one.what], f"step {one.step}: {one}, {one.place}")
+                    drawing.mark(
+                        x, top + _ROW / 2, _KINDS[one.what].mark, f"step {one.step}: {one}, {one.place}"
+                    )
             for lane, flights in enumerate(lanes[warps[0]]):
                 for flight in flights:
                     left, right = flight.first + 0.5, min(flight.last or shown, shown) + 0.5
@@ -196,7 +217,7 @@ class Timeline:
                     y, name = top + _ROW - 5 + lane * _FLIGHT, f"{flight.of} in flight{moved}"
                     drawing.bar(left * _STEP, y, right * _STEP, _FLIGHT - 3, "flight", name)
             top += height
-        kinds = {_MARKS[one.what] for one in self.steps}
+        kinds = {_KINDS[one.what].mark for one in self.steps}
         entries = [(kind, name) for kind, name in _LEGEND.items() if kind in kinds]
         drawing.legend([*entries, *([("flight", "in flight")] if self.flights else [])])
         return drawing.svg()
@@ -211,25 +232,6 @@ class Timeline:
         for warp in sorted(did):
             alike.setdefault(tuple(did[warp]), []).append(warp)
         return [tuple(warps) for warps in alike.values()]
-
-
-_NAMES = ("comes", "goes on", "sends", "commits", "waits", "arrives", "passes")
-_LEGEND = {
-    "comes": "comes to a barrier",
-    "goes": "passes it",
-    "sends": "sends copies or products",
-    "commits": "commits a group",
-    "waits": "waits for groups",
-}
-_MARKS = {
-    "comes": "comes",
-    "goes on": "goes",
-    "sends": "sends",
-    "commits": "commits",
-    "waits": "waits",
-    "arrives": "comes",
-    "passes": "goes",
-}
 
 
 def _of_warps(steps: np.ndarray[Any, Any], lines: dict[int, str]) -> Iterator[_One]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from ..device.host.checked.tracing import ATOMIC, BESIDE, SHARED, WARP, Launch, 
 from ..errors import TemplateError, require_int
 from ..files import write_text
 from ..text import Dim3, render
+from ..text.line_directives import lines_from
 from .pictures import Drawing, png, ticks
 from .timeline import Timeline
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Access", "Trace", "traced"]
 
-_DIRECTIVE = re.compile(r'#line (\d+)(?: "([^"]*)")?')
 #: Bytes of a sector of global memory.
 _SECTOR = 32
 #: Banks of shared memory.
@@ -311,7 +310,7 @@ class Trace:
         try:
             return render.source_of(name).split("\n")[int(number) - 1].strip()
         except (IndexError, TemplateError):
-            return _rendered_line(self._launch.unit.text, name, int(number))
+            return lines_from(self._launch.unit.text, name).get(int(number), "").strip()
 
     def save(self, path: str | Path, arch: str = "sm_90", gpu: str = "H200") -> None:
         """Write a page of HTML with the table and the pictures, which needs no other file.
@@ -363,19 +362,6 @@ def _threads(count: int, most: int) -> range:
 def _scale(rows: int, columns: int) -> int:
     """Pixels of a picture's point."""
     return max(1, min(8, 512 // max(rows, columns)))
-
-
-def _rendered_line(text: str, file: str, number: int) -> str:
-    """The line that a text's ``#line`` directives give to a file; empty if there is none."""
-    at: tuple[str, int] = "", 1
-    for line in text.split("\n"):
-        if found := _DIRECTIVE.match(line):
-            at = found[2] or at[0], int(found[1])
-            continue
-        if at == (file, number):
-            return line.strip()
-        at = at[0], at[1] + 1
-    return ""
 
 
 def _groups(launch: Launch) -> Iterator[np.ndarray[Any, Any]]:

@@ -15,6 +15,7 @@ from ..autodiff.cotangents import is_array, is_float
 from ..dtypes import DType
 from ..errors import LaunchError
 from ..text.render import table
+from .shapes import index_of, is_floating
 from .stand_ins import in_float64
 
 #: The type in which each type's results are computed for comparison.
@@ -112,7 +113,7 @@ def ulps(
     (True, 101)
     """
     leaves = list(pytree.leaves_with_path(list(args), "args"))
-    floating = [leaf for leaf in leaves if _is_floating(leaf.value)]
+    floating = [leaf for leaf in leaves if is_floating(leaf.value)]
     if not floating:
         raise TypeError("args: there is no floating array whose results could err")
     for leaf in floating:
@@ -135,12 +136,8 @@ def ulps(
     return UlpTable(
         _row(one.path, one.value.numpy(), np.asarray(other.value), values, subnormals)
         for one, other in zip(got, exact, strict=True)
-        if _is_floating(one.value)
+        if is_floating(one.value)
     )
-
-
-def _is_floating(value: object) -> bool:
-    return is_array(value) and is_float(value.dtype)
 
 
 def _exactly(
@@ -186,8 +183,7 @@ def _row(
     if not got.size:
         return Ulps(path, got.dtype, 0, 0.0, 0.0, None, (), None, None)
     errors = distance(got, exact, subnormals)
-    position = np.unravel_index(int(np.argmax(errors)), got.shape)
-    index = tuple(int(i) for i in position)
+    index = index_of(int(np.argmax(errors)), got.shape)
     finite = errors[np.isfinite(errors)]
     return Ulps(
         path,

@@ -14,11 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .definitions import DEFINED
+from .macros import defined
 
 _DIRECTIVE = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else|endif|define|undef)\b(.*)$", re.DOTALL)
 _COMMENTS = re.compile(r"//.*|/\*.*?(?:\*/|$)", re.DOTALL)
 _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
-_ARITHMETIC = re.compile(r"[\d\sxXa-fA-F()<>=!&|+*%-]*")
+_ARITHMETIC = re.compile(r"[\d\sxXa-fA-F()<>=!&|+*/%-]*")
 #: What CUDA's compilers say of their version; a release has minor versions from 0 to 9.
 _RELEASES = frozenset(str(version) for version in range(12000, 15000, 10))
 _VERSIONS: dict[str, frozenset[str | None]] = {
@@ -36,7 +37,7 @@ _Values = frozenset[str | None]
 _OF_COMPILER: _Values = frozenset((None, _UNKNOWN))
 _UNDEFINED: _Values = frozenset((None,))
 _TOKEN = re.compile(r"0[xX][0-9a-fA-F]+|\d+|&&|\|\||<<|>>|[<>=!]=|\S")
-#: The operators of `_ARITHMETIC`, which has no division; binary ones with their precedence.
+#: The operators of `_ARITHMETIC`; binary ones with their precedence.
 _UNARY: dict[str, Callable[[int], int]] = {"!": operator.not_, "+": operator.pos, "-": operator.neg}
 _BINARY: dict[str, tuple[int, Callable[[int, int], int]]] = {
     "||": (1, lambda a, b: bool(a or b)),
@@ -54,6 +55,7 @@ _BINARY: dict[str, tuple[int, Callable[[int, int], int]]] = {
     "+": (8, operator.add),
     "-": (8, operator.sub),
     "*": (9, operator.mul),
+    "/": (9, lambda a, b: abs(a) // abs(b) * (-1 if (a < 0) != (b < 0) else 1)),
     "%": (9, lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1)),
 }
 _TIGHTEST = 10
@@ -134,12 +136,10 @@ class Conditions:
     def _defined(self, word: str, rest: str, line: str) -> str:
         if not self.active:
             return ""
-        name = re.match(r"\w*", rest)
-        assert name is not None
-        value = rest[name.end() :]
-        has_parameters = value.startswith("(")
-        known = None if word == "undef" else _UNKNOWN if has_parameters else value.strip()
-        self._macros[name[0]] = frozenset([known])
+        for one in defined(line) if word == "define" else ():
+            self._macros[one.name] = frozenset([one.value if one.params is None else _UNKNOWN])
+        if word == "undef":
+            self._macros[rest.partition(" ")[0]] = _UNDEFINED
         return line
 
     def _begun(self, word: str, rest: str, line: str, text: str) -> str:
@@ -238,17 +238,26 @@ def _holds_if(condition: str, macros: dict[str, str | None]) -> bool | None:
 
         return _WORD.sub(value, _DEFINED.sub(state, part))
 
-    replaced = expanded(condition)
-    unsigned = re.search(r"[\da-fA-F][lL]*[uU]", replaced) is not None and "-" in replaced
-    replaced = re.sub(r"\b(0[xX][\da-fA-F]+|\d+)[uUlL]+\b", r"\1", replaced)
-    if unsigned or not _ARITHMETIC.fullmatch(replaced):
+    value_of_all = integer(expanded(condition))
+    return None if value_of_all is None else bool(value_of_all)
+
+
+def integer(text: str) -> int | None:
+    """The value of an expression of whole numbers as C++ has it; None if it is another one.
+
+    >>> integer("(1 << 4) / 3 * 2u"), integer("-1 < 0u")
+    (10, None)
+    """
+    unsigned = re.search(r"[\da-fA-F][lL]*[uU]", text) is not None and "-" in text
+    text = re.sub(r"\b(0[xX][\da-fA-F]+|\d+)[uUlL]+\b", r"\1", text)
+    if unsigned or not _ARITHMETIC.fullmatch(text):
         return None
-    tokens = _TOKEN.findall(replaced)[::-1]
+    tokens = _TOKEN.findall(text)[::-1]
     try:
-        value_of_all = _value(tokens)
+        value = _value(tokens)
     except (ValueError, IndexError, ArithmeticError, RecursionError):
         return None
-    return None if tokens else bool(value_of_all)
+    return None if tokens else value
 
 
 def _value(tokens: list[str], least: int = 0) -> int:

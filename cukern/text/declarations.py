@@ -10,7 +10,8 @@ from functools import lru_cache
 import tree_sitter
 
 from ..cache import Cache
-from .syntax import WORDS, text_of
+from .scopes import declarator_name, function_name
+from .syntax import WORDS, in_function, part, text_of
 
 
 @dataclass(frozen=True)
@@ -56,35 +57,6 @@ def _declarations(root: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
         stack.extend((child, inside) for child in reversed(node.named_children))
 
 
-def declarator_name(node: tree_sitter.Node | None, kind: str = "identifier") -> tuple[str, int]:
-    """The declared name, and its levels of pointers: an array of arrays, or a pointer to one, is one level."""
-    levels: list[str] = []
-    while node is not None and node.type != kind:
-        if node.type in ("pointer_declarator", "array_declarator", "abstract_pointer_declarator"):
-            levels.append(node.type)
-        inner = node.child_by_field_name("declarator")
-        if inner is None:
-            inner = next(
-                (c for c in node.named_children if c.type.endswith(("declarator", "identifier"))), None
-            )
-        node = inner
-    return text_of(node), bool(levels) + sum(level != "array_declarator" for level in levels[:-1])
-
-
-def function_declarator(node: tree_sitter.Node) -> tree_sitter.Node | None:
-    """The declarator of the function that a definition or declaration declares."""
-    declarator = node.child_by_field_name("declarator")
-    while declarator is not None and declarator.type != "function_declarator":
-        declarator = declarator.child_by_field_name("declarator")
-    return declarator
-
-
-def function_name(node: tree_sitter.Node) -> str:
-    """The name that the definition of a function declares."""
-    declarator = function_declarator(node)
-    return text_of(None if declarator is None else declarator.child_by_field_name("declarator"))
-
-
 @lru_cache(maxsize=8192)
 def words_of(body: bytes) -> frozenset[str]:
     """Every word of a function's body: a superset of what it calls, macros and templates included."""
@@ -93,17 +65,11 @@ def words_of(body: bytes) -> frozenset[str]:
 
 def _dynamic_shared(node: tree_sitter.Node) -> DynamicShared | None:
     words = [text_of(child) for child in node.children]
-    declarator = node.child_by_field_name("declarator")
-    if "extern" not in words or "__shared__" not in words or declarator is None:
+    name, levels = declarator_name(part(node, "declarator"))
+    if "extern" not in words or "__shared__" not in words or not levels:
         return None
-    name, levels = declarator_name(declarator)
-    if levels == 0:
-        return None
-    around = node.parent  # of a function's body, perhaps in an #if
-    while around is not None and around.type != "compound_statement":
-        around = around.parent
-    type_text = text_of(node.child_by_field_name("type"))
-    return DynamicShared(node.start_byte, node.end_byte, type_text, name, around is None)
+    type_text = text_of(part(node, "type"))
+    return DynamicShared(node.start_byte, node.end_byte, type_text, name, not in_function(node))
 
 
 #: The declaration of dynamic shared memory in a macro's value, with a name that it may paste together.
@@ -122,9 +88,7 @@ def _shared_in_macro(node: tree_sitter.Node | None) -> Iterator[DynamicShared]:
 
 def _defines(node: tree_sitter.Node | None) -> bool:
     """Whether a type is a struct, union or enumeration that is defined where it is named."""
-    return (
-        node is not None and node.type.endswith("_specifier") and node.child_by_field_name("body") is not None
-    )
+    return node is not None and node.type.endswith("_specifier") and part(node, "body") is not None
 
 
 #: Nodes that declare names of types and of macros.
@@ -133,22 +97,22 @@ _NAMING = ("preproc_def", "enum_specifier", "type_definition", "alias_declaratio
 
 def aliases(node: tree_sitter.Node) -> dict[str, str]:
     """The name that a typedef, an alias, an enumeration or a macro declares, and what it stands for."""
-    declared, levels = text_of(node.child_by_field_name("name")), 0
+    declared, levels = text_of(part(node, "name")), 0
     if node.type == "preproc_def":
-        return {declared: text_of(node.child_by_field_name("value"))}
+        return {declared: text_of(part(node, "value"))}
     if node.type == "enum_specifier":
-        base = text_of(node.child_by_field_name("base")) or "int"
+        base = text_of(part(node, "base")) or "int"
         return {declared: base} if declared and _defines(node) else {}
     if node.type == "type_definition":
-        declared, levels = declarator_name(node.child_by_field_name("declarator"), "type_identifier")
-        kind = node.child_by_field_name("type")
+        declared, levels = declarator_name(part(node, "declarator"), "type_identifier")
+        kind = part(node, "type")
         if not declared or _defines(kind):
             is_enum = kind is not None and kind.type == "enum_specifier"
             return {declared: "int"} if declared and is_enum else {}
     elif node.type != "alias_declaration":
         return {}
     kept = [text_of(child) for child in node.children if child.type == "type_qualifier"]
-    return {declared: " ".join([*kept, text_of(node.child_by_field_name("type"))]) + " *" * levels}
+    return {declared: " ".join([*kept, text_of(part(node, "type"))]) + " *" * levels}
 
 
 class Declared:
@@ -174,13 +138,13 @@ class Declared:
             if kind in _NAMING:
                 self.typedefs |= aliases(node)
             if kind == "function_definition":
-                name, body = function_name(node), node.child_by_field_name("body")
+                name, body = function_name(node), part(node, "body")
                 words = words_of((node if body is None else body).text or b"")
                 self.bodies.setdefault(name.split("::")[-1], set()).update(words)
                 if any(child.type == "__global__" for child in node.children):
                     self.kernels.append(node)
             elif kind in ("preproc_function_def", "preproc_def"):
-                value, name = node.child_by_field_name("value"), text_of(node.child_by_field_name("name"))
+                value, name = part(node, "value"), text_of(part(node, "name"))
                 self.bodies.setdefault(name, set()).update(re.findall(r"\w+", text_of(value)))
                 self.shared += _shared_in_macro(value)
             elif kind == "declaration" and (shared := _dynamic_shared(node)):

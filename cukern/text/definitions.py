@@ -104,7 +104,8 @@ _VERSION = """#ifndef __CUDACC_RTC__
 #endif"""
 #: What the compilers of CUDA define, for programs that choose by them what runs on a GPU.
 _COMPILER = {"__CUDACC__": "1", "__CUDA_ARCH__": "900"}
-_TYPES = {
+#: Types of the left-out headers, by what they stand for.
+TYPES = {
     **{f"int{n}_t": kind for n, kind in _WHOLE.items()},
     **{f"uint{n}_t": f"unsigned {kind.removeprefix('signed ')}" for n, kind in _WHOLE.items()},
     "intptr_t": "long long",
@@ -165,9 +166,7 @@ def definitions(text: str) -> list[str]:
     """Definitions of what a text may use of the headers that are left out, each with its own line breaks."""
     words = _wanted(text)
     own = _declared(text)
-    defined = [
-        f"typedef {kind} {name};" for name, kind in _TYPES.items() if name in words and name not in own
-    ]
+    defined = [f"typedef {kind} {name};" for name, kind in TYPES.items() if name in words and name not in own]
     if "CUtensorMap" in words - own:
         defined.append(
             "typedef struct CUtensorMap_st { alignas(64) unsigned long long opaque[16]; } CUtensorMap;"

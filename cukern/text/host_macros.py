@@ -10,60 +10,44 @@ import re
 from collections.abc import Iterator
 
 from . import COMMENT
+from .edits import blank
+from .macros import PASSED, Macro, defined, makers
 
 #: What is passed over as a whole, or may begin or end a declaration.
-_PASSED = r'//[^\n]*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*'
-_TOKEN = re.compile(rf"{_PASSED}|\w+|\n|[^\S\n]+|->|.", re.MULTILINE)
+_LITERAL = rf"{PASSED}|'(?:\\.|[^'\\\n])*'"
+_TOKEN = re.compile(rf"{_LITERAL}|\w+|\n|[^\S\n]+|->|.", re.MULTILINE)
 #: Brackets, and what is passed over to find them.
-_BRACKET = re.compile(rf"{_PASSED}|[][(){{}}]", re.MULTILINE)
-_DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)]*\))?(.*(?:(?<=\\)\n.*)*)", re.MULTILINE)
-#: Macros of explicit instantiations, which are of the host.
-_INSTANTIATES = re.compile(
-    r"^[ \t]*#[ \t]*define[ \t]+(\w+)\([^)]*\)(?:\s|\\\n)*template\b(?!\s*<)", re.MULTILINE
-)
+_BRACKET = re.compile(rf"{_LITERAL}|[][(){{}}]", re.MULTILINE)
 #: What a text declares of which ``::`` may name a member, and what kernels use without a declaration.
 _DECLARED = re.compile(r"\b(?:namespace|class|struct|enum|union|typename)\s+(\w+)")
 _SPACES = {"std", "cuda", "cub", "cg", "cooperative_groups", "nvcuda", "wmma", "thrust", "curand"}
 #: Words before a parenthesis that no text defines.
-_WORDS = {
-    "alignas",
-    "asm",
-    "decltype",
-    "explicit",
-    "operator",
-    "static_assert",
-    "typeof",
-    "noexcept",
-    "requires",
-}
+_WORDS = set("alignas asm decltype explicit operator static_assert typeof noexcept requires".split())
 _CONDITION = re.compile(r"[ \t]*#[ \t]*(if|el|endif)")
 #: What comes before a brace in which declarations stand.
 _LINKED = re.compile(r"(?:inline\s+)?namespace\b[\w\s:]*|extern\s*\"C(?:\+\+)?\"\s*")
 
 
+#: A word of CUDA.
+_CUDA = re.compile(r"\b__\w+__\b")
+
+
 def _macros(text: str) -> tuple[set[str], set[str]]:
     """The macros of a text, and the words before parentheses that are none, or are one that begins with such a word."""
-    values = dict[str, list[str]]()  # of all definitions of a macro
-    for name, value in _DEFINED.findall(text):
-        values.setdefault(name, []).extend(re.findall(r"\w+", value.replace("\\\n", " ")))
+    macros = defined(text)
+    known = {one.name for one in macros}
     words = set(re.findall(r"\b([A-Za-z]\w*)\s*\(", text)) - _WORDS
-    unknown = words - values.keys() - set(re.findall(r"\b(?!return\b|else\b)\w+[ \t*&]+(\w+)\s*\(", text))
-    device = re.compile(r"__\w+__")
-    unknown |= set(_INSTANTIATES.findall(text))
+    unknown = words - known - set(re.findall(r"\b(?!return\b|else\b)\w+[ \t*&]+(\w+)\s*\(", text))
     spaces = _SPACES | set(_DECLARED.findall(text)) | set(re.findall(r"\busing\s+(\w+)\s*=", text))
-    unknown |= {  # such as functions that take a torch::Tensor
-        name
-        for name, value in _DEFINED.findall(text)
-        if not device.search(value) and set(re.findall(r"(?<!::)\b([A-Za-z]\w*)::(?!\s*##)", value)) - spaces
-    }
-    unknown |= _makers_of_host(text, values)
+    on_device = makers(macros, [word for one in macros for word in _CUDA.findall(one.value)])
+    unknown |= {one.name for one in macros if _is_of_host(one, spaces, on_device)}
     for _ in range(4):
         unknown |= {
-            name
-            for name, value in values.items()
-            if value and value[0] in unknown and not any(device.fullmatch(word) for word in value)
+            one.name
+            for one in macros
+            if one.words[:1] and one.words[0] in unknown and not _CUDA.search(one.value)
         }
-    return set(values), unknown
+    return known, unknown
 
 
 #: What only the host's code has: launches, strings of names by which it registers something.
@@ -73,23 +57,26 @@ _FUNCTION = re.compile(r"\)\s*(?:const|noexcept|override|\s)*$")
 _USABLE = re.compile(r"\b(?:constexpr|consteval|struct|class|union|enum|namespace|using|typedef)\b")
 
 
-def _makers_of_host(text: str, values: dict[str, list[str]]) -> set[str]:
-    """The macros of a text that make code of the host where declarations stand."""
-    of_device = {name for name, words in values.items() if any(re.fullmatch(r"__\w+__", w) for w in words)}
-    for _ in range(4):
-        of_device |= {name for name, words in values.items() if not of_device.isdisjoint(words)}
-    found = set()
-    for name, value in _DEFINED.findall(text):
-        value = COMMENT.sub(" ", value.replace("\\\n", " "))
-        head, brace, _ = value.partition("{")
-        makes = brace and _FUNCTION.search(head) and re.search(r"\w[\s*&>]+[\w#:]+\s*\(", head)
-        if name not in of_device and (
-            _OF_HOST.search(value)
-            or (makes and not _USABLE.search(head))
-            or re.match(r"\s*class\b.*<<<", value)
-        ):
-            found.add(name)
-    return found
+def _is_of_host(macro: Macro, spaces: set[str], on_device: set[str]) -> bool:
+    """Whether a macro makes code of the host where declarations stand.
+
+    Args:
+        spaces: what has members that kernels may use.
+        on_device: the macros that make a word of CUDA.
+    """
+    value = macro.value
+    if macro.params is not None and re.match(r"template\b(?!\s*<)", value):
+        return True  # explicit instantiations
+    members = set(re.findall(r"(?<!::)\b([A-Za-z]\w*)::(?!\s*##)", value))
+    if members - spaces and not _CUDA.search(value):
+        return True  # such as a function that takes a torch::Tensor
+    head, brace, _ = value.partition("{")
+    makes = brace and _FUNCTION.search(head) and re.search(r"\w[\s*&>]+[\w#:]+\s*\(", head)
+    return macro.name not in on_device and (
+        _OF_HOST.search(value) is not None
+        or bool(makes and not _USABLE.search(head))
+        or re.match(r"class\b.*<<<", value) is not None
+    )
 
 
 def _is_sound(text: str) -> bool:
@@ -220,5 +207,5 @@ def without_host_macros(text: str) -> tuple[str, list[str]]:
             uses.append((match[place], match.start(place), match.end()))
     uses.sort(key=lambda use: use[1])
     for _, start, end in reversed(uses):
-        text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
+        text = text[:start] + blank(text[start:end]) + text[end:]
     return text, list(dict.fromkeys(name for name, _, _ in uses))

@@ -95,32 +95,45 @@ def directive(name: str, line: int) -> str:
     return f'#line {line} "{escaped}"'
 
 
-_DIRECTIVE = re.compile(r'#line (\d+) "(.*)"')
+_DIRECTIVE = re.compile(r'#line (\d+)(?: "([^"]*)")?')
 _BLOCK = re.compile(r"<%[-+]?\s*(\w+)")
+
+
+def placed(text: str) -> Iterator[tuple[str, int, str]]:
+    """The lines of a rendered text, each after the file and the number that directives give it.
+
+    >>> list(placed('a\\n#line 7 "f"\\nb\\nc'))
+    [('', 1, 'a'), ('f', 7, 'b'), ('f', 8, 'c')]
+    """
+    file, number = "", 1
+    for line in text.split("\n"):
+        if directive := _DIRECTIVE.match(line):
+            file, number = directive[2] or file, int(directive[1])
+        else:
+            yield file, number, line
+            number += 1
+
+
+def lines_from(text: str, name: str) -> dict[int, str]:
+    """The lines of a file that a rendered text has, by their numbers."""
+    return {number: line for file, number, line in placed(text) if file == name}
+
+
+def place(text: str) -> tuple[str, int]:
+    """The file and the number of the last line of a rendered text."""
+    *_, (file, number, _) = placed(text)
+    return file, number
 
 
 def origin(text: str, at: int) -> str:
     """The line of a template in which the character at an offset of a rendered text lies, in words."""
-    before = text[:at].split("\n")
-    for back, line in enumerate(reversed(before)):
-        if found := _DIRECTIVE.match(line):
-            return f"line {int(found[1]) + back - 1} of {found[2]}"
-    return f"line {len(before)}"
+    file, number = place(text[:at])
+    return f"line {number} of {file}" if file else f"line {number}"
 
 
 def lines_of(text: str, name: str) -> set[int]:
     """The lines of the template ``name``, counted from 1, of which a rendered text has more than spaces."""
-    lines: set[int] = set()
-    origin, line = "", 0
-    for raw in text.split("\n"):
-        directive = _DIRECTIVE.match(raw)
-        if directive is not None:
-            origin, line = directive[2], int(directive[1])
-            continue
-        if origin == name and raw.strip():
-            lines.add(line)
-        line += 1
-    return lines
+    return {number for file, number, line in placed(text) if file == name and line.strip()}
 
 
 def held_lines(source: str) -> set[int]:

@@ -13,27 +13,18 @@ import tree_sitter
 
 from . import COMMENT, LEFT_OUT
 from .assemble import left_out_line
-from .declarations import function_declarator
+from .edits import Edit, blank, edited
 from .kernel_macros import expanded_kernels
+from .macros import defined
+from .scopes import declarators, declared_by, function_declarator
 from .std_names import also_global, only_in_std, with_std
-from .syntax import GROUPS, WORDS, syntax_tree, text_of
+from .syntax import GROUPS, WORDS, part, syntax_tree, text_of, walk
 
-_ON_DEVICE = {
-    "__device__",
-    "__global__",
-    "constexpr",
-    "__constant__",
-    "__shared__",
-    "__managed__",
-    "consteval",
-}
+_ON_DEVICE = set("__device__ __global__ constexpr __constant__ __shared__ __managed__ consteval".split())
 #: Words that a macro which annotates functions may consist of.
 _ANNOTATIONS = {"__host__", "__device__", "__global__", "__forceinline__", "__noinline__", "inline", "static"}
 _ANNOTATIONS |= {"extern", '"C"', "constexpr", "__inline__", "__restrict__", "__launch_bounds__"}
 _ANNOTATIONS |= {"__shared__", "__constant__", "void"}
-_MACRO = re.compile(
-    r"^[ \t]*#[ \t]*define[ \t]+(\w+)\b(?!\()([\w\" \t]*?)[ \t]*(?://.*|/\*.*\*/[ \t]*)?$", re.MULTILINE
-)
 #: Bounds of a kernel on a condition, which a parser expects no directive before.
 _BOUNDS = re.compile(
     r"^[ \t]*#[ \t]*if[^\n\\]*(\n\s*__launch_bounds__\s*\([^()#]*\)\s*\n)[ \t]*#[ \t]*endif[^\n]*$",
@@ -54,23 +45,11 @@ _OF_NAMES = re.compile(
 )
 #: Names of such headers, by a part of their path.
 _SPACES = {
-    "mma": {
-        "wmma",
-        "nvcuda",
-        "fragment",
-        "load_matrix_sync",
-        "store_matrix_sync",
-        "fill_fragment",
-        "mma_sync",
-    },
-    "cooperative_groups": {
-        "cooperative_groups",
-        "thread_block",
-        "thread_group",
-        "grid_group",
-        "cluster_group",
-    }
-    | {"this_thread_block", "this_grid", "this_cluster", "tiled_partition", "coalesced_threads"},
+    "mma": set("wmma nvcuda fragment load_matrix_sync store_matrix_sync fill_fragment mma_sync".split()),
+    "cooperative_groups": set(
+        "cooperative_groups thread_block thread_group grid_group cluster_group this_thread_block this_grid "
+        "this_cluster tiled_partition coalesced_threads".split()
+    ),
 }
 #: The first line that is not of the prelude.
 _LINE = re.compile(rb'^#line \d+ "([^"]*)"', re.MULTILINE)
@@ -103,14 +82,16 @@ def expanded_annotations(text: str) -> str:
     """
     text = expanded_kernels(_BOUNDS.sub(r"\1", text))
     macros: dict[str, str] = {}
-    for name, value in _MACRO.findall(text):
-        words = [word for part in value.split() for word in macros.get(part, part).split()]
-        if set(words) <= _ANNOTATIONS and _ON_DEVICE.isdisjoint(macros.get(name, "").split()):
-            macros[name] = " ".join(words)  # of several that the compiler decides on, the device's
+    every = defined(text)
+    for one in every:
+        words = [word for each in one.value.split() for word in macros.get(each, each).split()]
+        is_known = not _ON_DEVICE.isdisjoint(macros.get(one.name, "").split())
+        if one.params is None and set(words) <= _ANNOTATIONS and not is_known:
+            macros[one.name] = " ".join(words)  # of several that the compiler decides on, the device's
     annotations = _ANNOTATIONS | macros.keys()
-    others = _MACRO.sub(lambda macro: "" if set(macro[2].split()) <= annotations else macro[0], text)
-    for name in set(re.findall(r"#[ \t]*define[ \t]+(\w+)", others)):
-        macros.pop(name, None)  # which is something else elsewhere
+    for one in every:
+        if one.params is not None or not set(one.value.split()) <= annotations:
+            macros.pop(one.name, None)  # which is something else elsewhere
     if not macros:
         return text
     used = re.compile(rf"\"(?:\\.|[^\"\\])*\"|\b(?:{'|'.join(macros)})\b(?!\s*\()")
@@ -123,62 +104,41 @@ def expanded_annotations(text: str) -> str:
     )
 
 
+def _without_arguments(name: str) -> str:
+    """A name without what a template takes, and without the scope that it is in."""
+    return re.sub(r"<.*", "", name, flags=re.DOTALL).rpartition("::")[2]
+
+
 def _name_in(node: tree_sitter.Node | None) -> str:
     """The last identifier of what a declarator declares; that of an operator is empty."""
-    while node is not None:
-        inner = node.child_by_field_name("declarator")
-        if inner is None and node.type in (
-            "reference_declarator",
-            "parenthesized_declarator",
-            "attributed_declarator",
-        ):
-            inner = next(iter(node.named_children), None)
-        if inner is None:
-            break
-        node = inner
-    text = text_of(node)
-    if node is None or "operator" in text:
-        return ""
-    return re.sub(r"<.*", "", text, flags=re.DOTALL).rpartition("::")[2].strip(" ~*&") or text
-
-
-def _is_function(node: tree_sitter.Node) -> bool:
-    declarator = node.child_by_field_name("declarator")
-    while declarator is not None and declarator.type != "function_declarator":
-        declarator = declarator.child_by_field_name("declarator") or next(
-            (c for c in declarator.named_children if c.type.endswith("_declarator")), None
-        )
-    return declarator is not None
+    text = text_of([None, *declarators(node)][-1])
+    return "" if "operator" in text else _without_arguments(text).strip(" ~*&") or text
 
 
 def _head(node: tree_sitter.Node) -> set[str]:
     """The words of a function before its body."""
-    body, text = node.child_by_field_name("body"), node.text or b""
+    body, text = part(node, "body"), node.text or b""
     return _words((text if body is None else text[: body.start_byte - node.start_byte]).decode())
 
 
 def _type_names(node: tree_sitter.Node | None) -> set[str]:
     if node is None or node.type not in _TYPES:
         return set()
-    return {
-        re.sub(r"<.*", "", text_of(node.child_by_field_name("name")), flags=re.DOTALL)
-        .rpartition("::")[2]
-        .strip()
-    }
+    return {_without_arguments(text_of(part(node, "name"))).strip()}
 
 
 def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
     """What ``inner`` declares, with the template around it if there is one."""
     item = _Item(node, frozenset(), _words(text_of(node)))
-    declared = inner.child_by_field_name("type")
-    if inner.type in ("function_definition", "declaration") and _is_function(inner):
-        name = _name_in(inner.child_by_field_name("declarator"))
+    declared = part(inner, "type")
+    if inner.type in ("function_definition", "declaration") and function_declarator(inner):
+        name = _name_in(part(inner, "declarator"))
         # An operator has no name by which it is used.
         item.names, item.droppable = frozenset([name] if name else []), bool(name)
         item.of_host = inner.type == "function_definition" and _ON_DEVICE.isdisjoint(_head(inner))
     elif inner.type == "declaration":
         names = {_name_in(child) for child in inner.children_by_field_name("declarator")}
-        defines = declared is not None and declared.child_by_field_name("body") is not None
+        defines = declared is not None and part(declared, "body") is not None
         item.names = frozenset(names | _type_names(declared))
         kind = re.match(r"\w*", text_of(declared))
         item.of_host = (
@@ -194,7 +154,7 @@ def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
         )
         item.droppable = bool(item.names) and (declared is None or declared.type != "enum_specifier")
     elif inner.type in ("alias_declaration", "namespace_alias_definition"):
-        item.names = frozenset([text_of(inner.child_by_field_name("name"))])
+        item.names = frozenset([text_of(part(inner, "name"))])
     elif inner.type in _TYPES:
         item.names = frozenset(_type_names(inner))
         item.droppable = item.names.isdisjoint({""})
@@ -222,79 +182,68 @@ def _joins(value: str, taken: set[str]) -> Iterator[re.Pattern[str]]:
 
 def _items(node: tree_sitter.Node) -> Iterator[_Item]:
     for child in node.named_children:
-        body = child.child_by_field_name("body")
+        body = part(child, "body")
         is_block = (
             child.type == "linkage_specification" and body is not None and body.type == "declaration_list"
         )
         if child.type in GROUPS or child.type == "namespace_definition" or is_block:
             yield from _items(child)
         elif child.type in ("preproc_def", "preproc_function_def"):
-            name, value = child.child_by_field_name("name"), child.child_by_field_name("value")
-            taken = _words(text_of(child.child_by_field_name("parameters")))
+            name, value = part(child, "name"), part(child, "value")
+            taken = _words(text_of(part(child, "parameters")))
             yield _Item(
                 child,
                 frozenset([text_of(name)]),
                 _words(text_of(value)),
                 joined=tuple(_joins(text_of(value), taken)),
             )
-        elif child.type in ("template_declaration", "linkage_specification"):
-            inner = child
-            while inner.type in ("template_declaration", "linkage_specification"):
-                inner = next(one for one in reversed(inner.named_children) if one.type != "comment")
-            yield _item(child, inner)
         elif child.type != "comment":
-            yield _item(child, child)
+            yield _item(child, declared_by(child))
 
 
 def _declares_host(member: tree_sitter.Node, words: set[str], annotated: set[str]) -> bool:
     """Whether a member without a word of CUDA is a function of the host, and not virtual, which takes room."""
-    function = function_declarator(member)
-    name = None if function is None else function.child_by_field_name("declarator")
+    name = part(function_declarator(member), "declarator")
     is_named = name is not None and name.type == "field_identifier"  # no operator or pointer to functions
-    typed = member.child_by_field_name("type") is not None and not member.has_error
+    typed = part(member, "type") is not None and not member.has_error
     return is_named and typed and "virtual" not in words and text_of(name) not in annotated
 
 
 def _host_members(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_sitter.Node]:
     """Member functions that run on the host alone: definitions, and declarations."""
-    stack = [node]
-    while stack:
-        one = stack.pop()
-        if one.type == "field_declaration_list":
-            for member in one.named_children:
-                inner = member.named_children[-1] if member.type == "template_declaration" else member
-                body = inner.child_by_field_name("body")
-                if inner.type == "function_definition" and body is not None and not inner.has_error:
-                    name = _name_in(inner.child_by_field_name("declarator"))
-                    if _ON_DEVICE.isdisjoint(_head(inner)) and name not in annotated:
-                        yield member
-                elif (
-                    inner.type in ("field_declaration", "declaration")
-                    and _is_function(inner)
-                    and _ON_DEVICE.isdisjoint(words := _words(text_of(inner)))
-                    and ("__host__" in words or _declares_host(inner, words, annotated))
-                ):
-                    yield member
-        if one.type != "compound_statement":
-            stack.extend(one.named_children)
+    nodes = walk(node, lambda one: one.type == "compound_statement")
+    classes = (one for one in nodes if one.type == "field_declaration_list")
+    for member in (member for one in classes for member in one.named_children):
+        inner = declared_by(member)
+        if inner.type == "function_definition" and part(inner, "body") is not None and not inner.has_error:
+            name = _name_in(part(inner, "declarator"))
+            if _ON_DEVICE.isdisjoint(_head(inner)) and name not in annotated:
+                yield member
+        elif (
+            inner.type in ("field_declaration", "declaration")
+            and function_declarator(inner)
+            and _ON_DEVICE.isdisjoint(words := _words(text_of(inner)))
+            and ("__host__" in words or _declares_host(inner, words, annotated))
+        ):
+            yield member
 
 
 def _class_name(members: tree_sitter.Node) -> str:
-    named = None if members.parent is None else members.parent.child_by_field_name("name")
-    return re.sub(r"<.*", "", text_of(named), flags=re.DOTALL)
+    return re.sub(r"<.*", "", text_of(part(members.parent, "name")), flags=re.DOTALL)
 
 
 def _constructors(members: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
     """The constructors among the members of a class."""
     for member in members.named_children:
-        inner = member.named_children[-1] if member.type == "template_declaration" else member
-        declarator = inner.child_by_field_name("declarator")
-        is_untyped = _is_function(inner) and not inner.child_by_field_name("type")
-        if is_untyped and text_of(declarator).partition("(")[0].strip() == _class_name(members):
+        inner = declared_by(member)
+        is_untyped = function_declarator(inner) and not part(inner, "type")
+        if is_untyped and text_of(part(inner, "declarator")).partition("(")[0].strip() == _class_name(
+            members
+        ):
             yield member
 
 
-def _instead(left_out: list[tree_sitter.Node]) -> Iterator[tuple[int, int, bytes]]:
+def _instead(left_out: list[tree_sitter.Node]) -> Iterator[Edit]:
     """The ranges of what is left out, and what stands there.
 
     A class that loses all its constructors gets a deleted one, as without any it would be made of values that nobody
@@ -308,7 +257,7 @@ def _instead(left_out: list[tree_sitter.Node]) -> Iterator[tuple[int, int, bytes
             empty = any(re.search(r"^[^:]*\(\s*(?:void)?\s*\)[^:]*{\s*}$", text_of(one)) for one in made)
             name = _class_name(node.parent)
             text = f"{name}() = default;" if empty else f"explicit {name}() = delete;"
-        yield node.start_byte, node.end_byte, text.encode()
+        yield node.start_byte, node.end_byte, text
 
 
 def _left_out(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_sitter.Node]:
@@ -316,34 +265,24 @@ def _left_out(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_sitt
     yield from _host_members(node, annotated)
     if (
         node.type == "declaration"
-        and not _is_function(node)
+        and function_declarator(node) is None
         and not _ON_DEVICE.isdisjoint(_words(text_of(node)))
     ):
         yield from (child for child in node.children if text_of(child) == "static")
 
 
-def _is_member(node: tree_sitter.Node) -> bool:
-    """Whether a function is defined outside the class, or namespace, that declares it."""
-    function = function_declarator(node)
-    name = None if function is None else function.child_by_field_name("declarator")
-    return name is not None and name.type == "qualified_identifier"
-
-
 def _annotated(items: list[_Item]) -> set[str]:
     """The names of functions that a declaration, or a definition outside their class, marks as the device's."""
     names: set[str] = set()
-    for item in items:
-        stack = [item.node]
-        while stack:
-            node = stack.pop()
-            if node.type in ("declaration", "field_declaration") and _is_function(node):
-                if not _ON_DEVICE.isdisjoint(_words(text_of(node))):
-                    names.add(_name_in(node.child_by_field_name("declarator")))
-            elif node.type == "function_definition" and _is_member(node):
-                if not _ON_DEVICE.isdisjoint(_head(node)):
-                    names.add(_name_in(node.child_by_field_name("declarator")))
-            elif node.type != "compound_statement":
-                stack.extend(node.named_children)
+    leaves = ("declaration", "field_declaration", "compound_statement", "function_definition")
+    for node in (node for item in items for node in walk(item.node, lambda one: one.type in leaves)):
+        function = function_declarator(node) if node.type in leaves else None
+        name = part(function, "declarator")
+        # Of definitions, those of members of classes and namespaces.
+        is_member = name is not None and name.type == "qualified_identifier"
+        is_told = function and (is_member or node.type != "function_definition")
+        if is_told and not _ON_DEVICE.isdisjoint(_head(node)):
+            names.add(_name_in(name))
     return names - {""}
 
 
@@ -428,7 +367,7 @@ def needed(text: str) -> str:
     given = _preludes(source)
     items, kept, annotated = _kept(source)
     headers = list(_unneeded_headers(source, [item for item in items if id(item) in kept]))
-    spans, host = [(*place, b"") for _, place in headers], [name for name, _ in headers]
+    spans, host = [(*place, "") for _, place in headers], [name for name, _ in headers]
     for item in _without_headers(source, [item for item in items if id(item) in kept]):
         kept.remove(id(item))
         host.append(text_of(item.node).rstrip(";"))
@@ -440,11 +379,12 @@ def needed(text: str) -> str:
         if id(item) in kept:
             spans += _instead(list(_left_out(item.node, annotated)))
         else:
-            spans.append((item.node.start_byte, item.node.end_byte, b""))
-    for start, end, instead in sorted(spans, reverse=True):
-        source = source[:start] + instead + re.sub(rb"[^\n]", b" ", source[start:end]) + source[end:]
+            spans.append((item.node.start_byte, item.node.end_byte, ""))
+    kept_text = edited(
+        source, [(at, end, instead + blank(source[at:end].decode())) for at, end, instead in spans]
+    )
     return with_std(
-        "\n".join([source.decode(), *left_out_line(name for name in dict.fromkeys(host) if name)])
+        "\n".join([kept_text.decode(), *left_out_line(name for name in dict.fromkeys(host) if name)])
     )
 
 

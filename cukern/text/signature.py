@@ -18,8 +18,10 @@ import tree_sitter
 from .. import dtypes
 from ..errors import TemplateError
 from . import Dim3
-from .declarations import DynamicShared, declarations, declarator_name, function_name, words_of
-from .syntax import first_problem, syntax_tree, text_of, walk
+from .declarations import DynamicShared, declarations, words_of
+from .definitions import TYPES
+from .scopes import declarator_name, function_name, parameters, scope_of
+from .syntax import ancestors, first_problem, part, syntax_tree, text_of, walk
 
 _ALIASES = {
     "char": "signed char",
@@ -28,11 +30,7 @@ _ALIASES = {
     "ptrdiff_t": "long long",
     "unsigned": "unsigned int",
     **{alias: row.cxx for row in dtypes.TABLE for alias in row.aliases},
-    **{f"int{n}_t": cxx for n, cxx in ((8, "signed char"), (16, "short"), (32, "int"), (64, "long long"))},
-    **{
-        f"uint{n}_t": f"unsigned {cxx}"
-        for n, cxx in ((8, "char"), (16, "short"), (32, "int"), (64, "long long"))
-    },
+    **{name: cxx for name, cxx in TYPES.items() if re.fullmatch(r"u?int\d+_t", name)},
 }
 #: CUDA's vector types: the element type, and the alignment in bytes.
 VECTORS = {
@@ -175,7 +173,7 @@ def canonical(type_text: str, typedefs: dict[str, str]) -> str:
 
 
 def _view(node: tree_sitter.Node, typedefs: dict[str, str]) -> tuple[dtypes.DType | None, bool, int]:
-    arguments = node.child_by_field_name("arguments")
+    arguments = part(node, "arguments")
     parts = [] if arguments is None else arguments.named_children
     if len(parts) != 2 or not text_of(parts[1]).strip().isdigit():
         raise TemplateError(f"{text_of(node)}: expected View<element type, number of axes>")
@@ -184,8 +182,8 @@ def _view(node: tree_sitter.Node, typedefs: dict[str, str]) -> tuple[dtypes.DTyp
 
 
 def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
-    declarator = node.child_by_field_name("declarator")
-    type_node = node.child_by_field_name("type")
+    declarator = part(node, "declarator")
+    type_node = part(node, "type")
     name, levels = declarator_name(declarator)
     qualifiers = [text_of(child) for child in node.children if child.type == "type_qualifier"]
     base = text_of(type_node)
@@ -193,7 +191,7 @@ def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
     words = [word for word in base.split() if word != "const"]
     type_text = " ".join([*(["const"] if "const" in qualifiers else []), *words]) + "*" * levels
     if type_node is not None and type_node.type == "template_type":
-        is_view = text_of(type_node.child_by_field_name("name")) == "View"
+        is_view = text_of(part(type_node, "name")) == "View"
         if is_view and levels == 0:
             dtype, const, ndim = _view(type_node, typedefs)
             return Param(name, "view", dtype, const, ndim, type_text)
@@ -264,14 +262,7 @@ def parse(text: str, trusted: bool = False) -> Unit:
         )
     _check_linkage(kernels[0])
     _check_result(kernels[0], typedefs)
-    declarator = kernels[0].child_by_field_name("declarator")
-    listed = None if declarator is None else declarator.child_by_field_name("parameters")
-    params = tuple(
-        _param(node, typedefs)
-        for node in ([] if listed is None else listed.named_children)
-        if node.type in ("parameter_declaration", "optional_parameter_declaration")
-        and text_of(node).strip() != "void"
-    )
+    params = tuple(_param(node, typedefs) for node in parameters(kernels[0]))
     name, head = function_name(kernels[0]), text.encode()[kernels[0].start_byte : _body(kernels[0])]
     signature = Signature(name, params, _launch_bound(kernels[0]), _cluster(name, head.decode()))
     # A text that does not parse completely may call any function that it names.
@@ -290,8 +281,8 @@ def passed(text: str) -> list[str]:
     aliases = declarations(root).typedefs
     bodies: dict[str, str] = {}
     for node in walk(root):
-        if node.type == "struct_specifier" and (body := node.child_by_field_name("body")) is not None:
-            bodies[text_of(node.child_by_field_name("name"))] = text_of(body)
+        if node.type == "struct_specifier" and (body := part(node, "body")) is not None:
+            bodies[text_of(part(node, "name"))] = text_of(body)
 
     def declared(name: str, outer: tuple[str, ...] = ()) -> str:
         if name not in bodies or name in outer:
@@ -314,7 +305,7 @@ def passed(text: str) -> list[str]:
 
 
 def _body(kernel: tree_sitter.Node) -> int:
-    body = kernel.child_by_field_name("body")
+    body = part(kernel, "body")
     if body is None or not text_of(body).startswith("{"):
         raise TemplateError(f"{function_name(kernel)}: expected a kernel with a body in braces")
     return body.start_byte + 1
@@ -353,9 +344,9 @@ def _check_result(kernel: tree_sitter.Node, typedefs: dict[str, str]) -> None:
     Raises:
         TemplateError: the kernel returns something.
     """
-    declarator = kernel.child_by_field_name("declarator")
+    declarator = part(kernel, "declarator")
     pointer = declarator is not None and declarator.type != "function_declarator"
-    result = text_of(kernel.child_by_field_name("type"))
+    result = text_of(part(kernel, "type"))
     if pointer or _expanded(result, typedefs) not in (["void"], ["auto"]):
         raise TemplateError(
             f"{function_name(kernel)}: a kernel returns void, and this one {result}{'*' * pointer}: write void, and "
@@ -369,19 +360,13 @@ def _check_linkage(kernel: tree_sitter.Node) -> None:
     Raises:
         TemplateError: it is a template, in a namespace without a using-declaration, or without ``extern "C"``.
     """
-    name, outer, linked = function_name(kernel), kernel, False
-    spaces: list[str] = []
-    while outer.parent is not None:
-        outer = outer.parent
-        linked = linked or outer.type == "linkage_specification"
-        if outer.type == "namespace_definition":
-            spaces.insert(0, text_of(outer.child_by_field_name("name")))
-        if outer.type == "template_declaration":
-            raise TemplateError(f"{name}: a kernel template has no plain name; use template variables")
-    used = f"using ::{'::'.join([*spaces, name])};"
-    if spaces and not (linked and any(text_of(node) == used for node in outer.children)):
+    name, scope, root = function_name(kernel), scope_of(kernel), [*ancestors(kernel)][-1]
+    if scope.template is not None:
+        raise TemplateError(f"{name}: a kernel template has no plain name; use template variables")
+    used = f"using ::{'::'.join([*scope.spaces, name])};"
+    if scope.spaces and not (scope.linked and any(text_of(node) == used for node in root.children)):
         raise TemplateError(f"{name}: a kernel in a C++ namespace has no plain name; use template variables")
-    if not linked:
+    if not scope.linked:
         raise TemplateError(f'{name}: write extern "C" before __global__, so that the kernel keeps its name')
 
 

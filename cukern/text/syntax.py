@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import tree_sitter
 import tree_sitter_cuda
+
+from . import COMMENT
+from .edits import blank
 
 #: A word of C++ outside comments, strings and character literals. Much faster than visiting a body's nodes.
 WORDS = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\])'|\b([A-Za-z_]\w*)""")
@@ -54,17 +57,45 @@ def _point(text: bytes, at: int) -> tuple[int, int]:
     return text.count(b"\n", 0, at), at - 1 - text.rfind(b"\n", 0, at)
 
 
-def walk(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
-    """The node and its named descendants, in the text's order."""
+def walk(
+    node: tree_sitter.Node, is_leaf: Callable[[tree_sitter.Node], bool] | None = None
+) -> Iterator[tree_sitter.Node]:
+    """The node and its named descendants, in the text's order; those of a leaf are left out."""
     stack = [node]
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(node.named_children))
+        if is_leaf is None or not is_leaf(node):
+            stack.extend(reversed(node.named_children))
+
+
+def ancestors(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
+    """The nodes around one, the innermost first."""
+    parent = node.parent
+    while parent is not None:
+        yield parent
+        parent = parent.parent
+
+
+def part(node: tree_sitter.Node | None, *fields: str) -> tree_sitter.Node | None:
+    """The part of a node that a field names, and of that the next field's, and so on; None if one is missing."""
+    for field in fields:
+        node = None if node is None else node.child_by_field_name(field)
+    return node
+
+
+def in_function(node: tree_sitter.Node) -> bool:
+    """Whether a node is in a function's body, perhaps in an ``#if`` there."""
+    return any(one.type == "compound_statement" for one in ancestors(node))
 
 
 def text_of(node: tree_sitter.Node | None) -> str:
     return "" if node is None or node.text is None else node.text.decode()
+
+
+def code_of(node: tree_sitter.Node | None) -> str:
+    """The text of a node on one line, without comments."""
+    return " ".join(COMMENT.sub(" ", text_of(node)).split())
 
 
 def blanked(source: bytes) -> bytes:
@@ -79,8 +110,7 @@ def blanked(source: bytes) -> bytes:
             while depth and end < len(source):
                 depth += {40: 1, 41: -1}.get(source[end], 0)
                 end += 1
-            kept = bytes(c if c == 10 else 32 for c in source[at:end])
-            source = source[:at] + kept + source[end:]
+            source = source[:at] + blank(source[at:end]) + source[end:]
             at = source.find(word, end)
     return source
 

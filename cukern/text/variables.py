@@ -10,14 +10,15 @@ from functools import lru_cache
 import tree_sitter
 
 from .. import dtypes
+from .conditions import integer
 from .declarations import aliases
+from .scopes import at_file_scope, declarators, scope_of
 from .signature import canonical
-from .syntax import GROUPS, syntax_tree, text_of
+from .syntax import part, syntax_tree, text_of
 
 _KINDS = {"__constant__", "__device__", "__managed__"}
 #: A text without a match has no variable.
 _MAYBE = re.compile(r"\b__(?:constant|device|managed)__\b[^(){};]*[;=\[{]")
-_ARITHMETIC = re.compile(r"[\d\s()+*/-]+")
 
 
 @dataclass(frozen=True)
@@ -41,69 +42,34 @@ class Variable:
     type_text: str
 
 
-def _nodes(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
-    """The nodes outside functions, types and templates, in the text's order."""
-    for child in node.named_children:
-        yield child
-        if child.type in (*GROUPS, "namespace_definition", "linkage_specification"):
-            yield from _nodes(child)
-
-
 def _length(text: str, numbers: dict[str, str]) -> int | None:
     """The value of an array's length, an expression of numbers and their names."""
     for _ in range(8):
         text = re.sub(r"[A-Za-z_]\w*", lambda match: f"({numbers.get(match[0], match[0])})", text)
-    text = re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text)
-    if not _ARITHMETIC.fullmatch(text):
-        return None
-    try:
-        return int(eval(text.replace("/", "//"), {"__builtins__": {}}))
-    except (SyntaxError, TypeError, ArithmeticError):
-        return None
-
-
-def _spaces(node: tree_sitter.Node) -> tuple[list[str], bool]:
-    """The namespaces around a node, and whether it has C linkage."""
-    spaces: list[str] = []
-    linked = False
-    parent = node.parent
-    while parent is not None:
-        if parent.type == "namespace_definition":
-            spaces.insert(0, text_of(parent.child_by_field_name("name")))
-        linked = linked or parent.type == "linkage_specification"
-        parent = parent.parent
-    return [name for name in spaces if name], linked
+    return integer(text)
 
 
 def _declared(node: tree_sitter.Node, names: dict[str, str]) -> Iterator[Variable]:
     words = {text_of(child) for child in node.children}
     if words.isdisjoint(_KINDS) or words & {"__shared__", "const", "constexpr", "extern"}:
         return
-    type_text = text_of(node.child_by_field_name("type"))
-    spaces, linked = _spaces(node)
+    type_text, scope = text_of(part(node, "type")), scope_of(node)
     for declarator in node.children_by_field_name("declarator"):
-        lengths: list[int | None] = []
-        inner: tree_sitter.Node | None = declarator
-        pointers = 0
-        while inner is not None and inner.type != "identifier":
-            if inner.type == "function_declarator":
-                break
-            pointers += inner.type == "pointer_declarator"
-            if inner.type == "array_declarator":
-                lengths.insert(0, _length(text_of(inner.child_by_field_name("size")), names))
-            inner = inner.child_by_field_name("declarator")
-        if inner is None or inner.type != "identifier":
+        *around, inner = declarators(declarator)
+        kinds = [one.type for one in around]
+        if inner.type != "identifier" or "function_declarator" in kinds:
             continue
+        sizes = [text_of(part(one, "size")) for one in around if one.type == "array_declarator"]
+        lengths = [_length(size, names) for size in reversed(sizes)]
         name = text_of(inner)
-        dtype = dtypes.uint64 if pointers else dtypes.from_cxx(canonical(type_text, names))
-        whole = [length for length in lengths if length is not None]
-        parts = [*spaces, name]
-        mangled = f"_ZN{''.join(f'{len(part)}{part}' for part in parts)}E"
+        dtype = dtypes.from_cxx(canonical(type_text, names))
+        parts = [*scope.named, name]
+        mangled = f"_ZN{''.join(f'{len(word)}{word}' for word in parts)}E"
         yield Variable(
             "::".join(parts),
-            mangled if spaces and not linked else name,
-            dtype,
-            tuple(whole) if len(whole) == len(lengths) else None,
+            mangled if scope.named and not scope.linked else name,
+            dtypes.uint64 if "pointer_declarator" in kinds else dtype,
+            None if None in lengths else tuple(length for length in lengths if length is not None),
             "__constant__" in words,
             type_text,
         )
@@ -118,7 +84,7 @@ def device_variables(text: str) -> tuple[Variable, ...]:
     """
     if not _MAYBE.search(text):
         return ()
-    nodes = list(_nodes(syntax_tree(text.encode())))
+    nodes = list(at_file_scope(syntax_tree(text.encode())))
     names: dict[str, str] = {}
     for node in nodes:
         names |= aliases(node)

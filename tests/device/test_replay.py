@@ -208,18 +208,19 @@ def test_rounding_is_that_of_the_dtype(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_and_a_forked_process(tmp_path: Path) -> None:
+    from cukern.kernel.kernel import Call
     from cukern.kernel.recorder import Recorder
 
     (tmp_path / "file").write_text("")
     kernel, y = ck.Kernel(COPY, name="copy", block=32), ck.zeros(3, device="host")
-    args: Any = kernel, (ck.ones(3, device="host"), y, 3), None, 0, {}
+    call = Call(kernel, (ck.ones(3, device="host"), y, 3), None, 0, {})
     with pytest.warns(RuntimeWarning, match="a launch is not kept: .*Not a directory"):
-        Recorder(tmp_path / "file" / "kept")(*args)
+        Recorder(tmp_path / "file" / "kept")(call)
     assert y.tolist() == [1, 1, 1]
     recorder = Recorder(tmp_path / "kept", keep=1)
-    recorder(*args)
+    recorder(call)
     recorder._process = -1  # as in a fork
-    recorder(*args)
+    recorder(call)
     assert len(list((tmp_path / "kept").glob("*.launch.npz"))) == 2
 
 

@@ -164,6 +164,11 @@ def test_calls_reach_through_helpers_and_macros_only_from_the_kernel():
     assert "__ballot_sync" not in calls
 
 
+def test_calls_reach_through_functions_that_return_references():
+    text = "__device__ float& place(float* x) { __syncthreads(); return x[0]; }"
+    assert "__syncthreads" in parse(f"{text} {C} void k(float* x) {{ place(x) = 1; }}").calls
+
+
 def test_comments_and_strings_call_nothing():
     body = """/* __syncthreads() over
     lines */ char c = '"'; f("a \\" __syncwarp()"); // __ballot_sync()
@@ -247,6 +252,8 @@ def test_dynamic_shared_memory_of_a_lambda_is_found(body: str) -> None:
         ("!3 == 3", False),
         ("1 < 2 == 1", True),
         ("-3 % 2 == -1", True),
+        ("-7 / 2 == -3 && 7 / 2 * 2 == 6", True),  # towards zero
+        ("1 / 0", None),
         ("2 - 3 < 0u", None),  # numbers without a sign are left to the compiler
         ("SMALL - 4 > 0", None),
         ("1 + (2", None),

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -426,6 +426,12 @@ def _files() -> DiskCache:
     return _cache(default_folder() / "host")
 
 
+def _compiled(compiler: Compiler, command: Callable[[Path], list[str]], source: str, name: str = "") -> Path:
+    """What a command makes of a source, from the cache or compiled; ``name`` is that of a file in a folder."""
+    key = _key(compiler, command(Path()), source)
+    return _files().get(key + name, lambda path: _run(command(path), source, path))
+
+
 @cache
 def _precompiled(
     compiler: Compiler, folder: Path, level: str = _OPTIMISED, checked: bool = False
@@ -434,12 +440,9 @@ def _precompiled(
     if not compiler.is_gcc:
         return None
 
-    def make(path: Path) -> None:
-        _run(compiler.header_command(path, level, checked), "", path)
-
-    key = _key(compiler, compiler.header_command(Path(), level, checked), "")
     try:
-        return _files().get(f"{key}/{HEADER}.gch", make).parent
+        command = partial(compiler.header_command, level=level, checked=checked)
+        return _compiled(compiler, command, "", f"/{HEADER}.gch").parent
     except (CompilerFailure, DeviceError):
         return None
 
@@ -536,12 +539,9 @@ def build_runtime(checked: bool = False, march: str = "native") -> Path:
     chosen = replace(compiler(), march=march)
     source = (RUNTIME / "checked/checked.cpp").read_text() if checked else runtime_text()
 
-    def make(path: Path) -> None:
-        _run(chosen.runtime_command(path, checked), source, path)
-
-    key = _key(chosen, chosen.runtime_command(Path(), checked), source)
     # zig links a file only if its name says what it is.
-    return _files().get(f"{key}/{_CHECKED_NAME}.so" if checked else key, make)
+    name = f"/{_CHECKED_NAME}.so" if checked else ""
+    return _compiled(chosen, partial(chosen.runtime_command, checked=checked), source, name)
 
 
 def frames(path: Path, places: Sequence[int]) -> list[list[str]]:

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 import tree_sitter
 
+from ...text import COMMENT
 from ...text.declarations import DynamicShared
+from ...text.edits import Edit, edited
 from ...text.signature import Unit
-from ...text.syntax import syntax_tree
+from ...text.std_names import own_at
+from ...text.syntax import part, syntax_tree, text_of, walk
 from ...text.variables import device_variables
 from . import texture
 from .compiler import HEADER
@@ -59,9 +62,6 @@ _BARRIER = re.compile(rb"\b__syncthreads\s*\(\s*\)")
 #: What names functions of libcu++ that are instructions.
 _OF_DEVICE = re.compile(r"\bcuda\s*::\s*(?:device|ptx)\b")
 
-#: Replace the bytes from the first offset up to the second by the text.
-Edit = tuple[int, int, str]
-
 
 def shared_edit(text: bytes, shared: DynamicShared) -> Edit:
     """Replace a dynamic shared array by a pointer to the block's buffer, keeping the number of lines."""
@@ -101,19 +101,13 @@ def _index_edits(text: bytes) -> Iterator[Edit]:
     """
     if not _INT_OF_BUILTIN.search(text):
         return
-    nodes = [syntax_tree(text)]
-    while nodes:
-        node = nodes.pop()
-        if not _OF_BUILTIN.search(text, node.start_byte, node.end_byte):
-            continue
-        nodes.extend(node.children)
-        if node.type != "init_declarator" or node.parent is None:
-            continue
-        declared, value = node.parent.child_by_field_name("type"), node.child_by_field_name("value")
-        if declared is None or value is None or declared.text != b"int":
-            continue
-        for term in _index_terms(value) or ():
-            yield term.start_byte, term.start_byte, "(int)"
+    for node in walk(
+        syntax_tree(text), lambda one: not _OF_BUILTIN.search(text, one.start_byte, one.end_byte)
+    ):
+        value = part(node, "value")
+        if node.type == "init_declarator" and value and text_of(part(node.parent, "type")) == "int":
+            for term in _index_terms(value) or ():
+                yield term.start_byte, term.start_byte, "(int)"
 
 
 def alignment_edits(text: bytes) -> Iterator[Edit]:
@@ -165,9 +159,7 @@ def _rewritten(unit: Unit, fibers: bool) -> str:
     edits.extend(alignment_edits(text))
     edits.extend(ptx_edits(unit))
     edits.extend(barrier_edits(unit))
-    for start, end, new in sorted(edits, reverse=True):
-        text = text[:start] + new.encode() + text[end:]
-    return text.decode()
+    return edited(text, edits).decode()
 
 
 _ENTRY = """
@@ -288,8 +280,6 @@ def needs_fibers(unit: Unit) -> bool:
 
 # Constructs by which a thread may spin until another thread writes, without calling a collective function.
 _MAY_SPIN = re.compile(r"\b(volatile|goto|while)\b(?!\s*\(\s*0\s*\))|\bfor\s*\([^;()]*;\s*;")
-_COMMENTS = re.compile(r"//.*|/\*(?s:.*?)\*/")
-_OWN_LINES = re.compile(r'^#line \d+ "(?!prelude/)', re.MULTILINE)
 
 
 def keeps_place(unit: Unit) -> bool:
@@ -299,34 +289,47 @@ def keeps_place(unit: Unit) -> bool:
     """
     if unit.trusted or needs_fibers(unit):
         return False
-    own = _OWN_LINES.search(unit.text)
-    text = _COMMENTS.sub(" ", unit.text[own.start() if own else 0 :])
+    text = COMMENT.sub(" ", unit.text[own_at(unit.text) :])
     atomic = any(name.startswith("atomic") for name in unit.calls)
     return atomic or "__shared__" in text or _MAY_SPIN.search(text) is not None
 
 
+def entry_words(unit: Unit, params: str) -> dict[str, str]:
+    """What entry points of a unit's kernel say of it.
+
+    Args:
+        params: the C++ of the packed parameters' address.
+    """
+    numbers = range(len(unit.signature.params))
+    load = "const auto cukern_arg{0} = load_param<{0}, Function, Every>({1});"
+    return {
+        "name": unit.signature.name,
+        "numbers": ", ".join(map(str, numbers)),
+        "bindings": " ".join(
+            f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope
+        ),
+        "loads": "\n    ".join(load.format(i, params) for i in numbers),
+        "arguments": ", ".join(f"cukern_arg{i}" for i in numbers),
+    }
+
+
 def source(unit: Unit) -> str:
     """The C++ text that is compiled for ``unit``, without the included headers."""
-    name, count = unit.signature.name, len(unit.signature.params)
-    load = "const auto cukern_arg{0} = load_param<{0}, Function, Every>(launch->params);"
+    words = entry_words(unit, "launch->params")
     fibers = needs_fibers(unit)
     alone = unit.signature.max_threads == 1
     marked = keeps_place(unit)
     parts = (_FIBERS,) if fibers else (_MARKED, _PLAIN) if marked else (_SINGLE,) if alone else (_PLAIN,)
     run = "".join(parts).format(
-        name=name,
+        **words,
         place=_PLACE if marked else "",
         mark_block=_MARK_BLOCK if marked else "",
         **{f"mark_{axis}": f" here->{axis} = {axis};" if marked else "" for axis in "xyz"},
-        loads="\n    ".join(load.format(i) for i in range(count)),
-        arguments=", ".join(f"cukern_arg{i}" for i in range(count)),
     )
-    bindings = " ".join(f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope)
     functions = "nullptr, cukern::begin_threads, cukern::run_thread"
     if not fibers:
         functions = f"cukern::run_blocks, {'cukern::begin_threads' if marked else 'nullptr'}, nullptr"
-    numbers = ", ".join(map(str, range(count)))
-    entry = _ENTRY.format(name=name, numbers=numbers, bindings=bindings, run=run, functions=functions)
+    entry = _ENTRY.format(**words, run=run, functions=functions)
     # In angle brackets, because a quoted name could be a file in the current folder.
     marks = "#define CUKERN_FIBERS\n" if fibers else ""
     head = f"#include <{HEADER}>\n{texture.header(unit.text)}{marks}"

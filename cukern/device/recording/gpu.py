@@ -25,10 +25,6 @@ from ..interface import (
     Prepared,
     Properties,
     Style,
-    Texels,
-    TextureForm,
-    TextureObject,
-    Tiles,
 )
 from . import Recording
 from .library import Data, Library, Memory, address, do, keep
@@ -130,7 +126,9 @@ class RecordedGpu:
         self.recording = recording
         self._limits = limits
         self._check = check
-        self._host = Host()
+        self._host = host = Host()
+        #: Of the host: what is described, and sampled, is its memory.
+        self.tensor_map, self.texels, self.texture = host.tensor_map, host.texels, host.texture
         mode.forbid()
 
     @staticmethod
@@ -177,18 +175,6 @@ class RecordedGpu:
     def operand(self, data: Any) -> int:
         """The address: see :class:`..interface.Backend`."""
         return 0 if data is None else address(data)
-
-    def tensor_map(self, tiles: Tiles) -> bytes:
-        """See :class:`..interface.Backend`."""
-        return self._host.tensor_map(tiles)
-
-    def texels(self, form: TextureForm, data: Any) -> Texels:
-        """See :class:`..interface.Backend`."""
-        return self._host.texels(form, data)
-
-    def texture(self, texels: Texels, form: TextureForm) -> TextureObject:
-        """See :class:`..interface.Backend`."""
-        return self._host.texture(texels, form)
 
     def synchronize(self, index: int) -> None:
         """Return at once."""

@@ -13,6 +13,7 @@ memory between them is ``// scratch: float parts[64]``, with ``= 0`` behind it i
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from typing import Any
 
 from ... import dtypes
 from ...text import render
+from ...text.edits import split
 from ...text.signature import canonical
 from .expressions import evaluate
 from .task import Signature
@@ -97,6 +99,11 @@ class Refused(Exception):
         super().__init__(message)
 
 
+def _forbidden(message: str, text: str = "", at: int = -1) -> Refused:
+    """The refusal of what is at an offset of a text."""
+    return Refused("forbidden", message, text.count("\n", 0, at) + 1 if at >= 0 else 0)
+
+
 @dataclass
 class Launch:
     """One launch, whose parts are expressions."""
@@ -145,7 +152,7 @@ def screen(text: str) -> None:
         Refused: it has such a thing.
     """
     if len(text) > _LONGEST:
-        raise Refused("forbidden", f"the text has {len(text)} characters, of at most {_LONGEST}")
+        raise _forbidden(f"the text has {len(text)} characters, of at most {_LONGEST}")
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > _LONGEST_LINE:
             raise Refused(
@@ -158,23 +165,18 @@ def screen(text: str) -> None:
         (m for m in re.finditer(r"[^\t\n -~]", screened) if not m[0].isprintable()), None
     )
     if hidden is not None:
-        at = screened.count("\n", 0, hidden.start()) + 1
-        said = ascii(hidden[0])[1:-1]
-        raise Refused(
-            "forbidden", f"{said}: compilers differ in how they read this, so it may hide words", at
-        )
+        said = f"{ascii(hidden[0])[1:-1]}: compilers differ in how they read this, so it may hide words"
+        raise _forbidden(said, screened, hidden.start())
     screened = _joined(screened)
     if re.search(r'\?\?[=/\'()!<>-]|%:|<%|%>|\b(?:u8|[uUL])?R"', screened):
-        raise Refused("forbidden", "digraphs, trigraphs and raw strings are not taken: they hide words")
+        raise _forbidden("digraphs, trigraphs and raw strings are not taken: they hide words")
     _tokens(screened)
     plain = _without_comments(screened)
     _directives(plain)
     _linkage(plain)
     wide = re.search(r"\blong\s+double\b|\bdouble\s+long\b", plain)
     if wide is not None:
-        raise Refused(
-            "forbidden", "long double is another type on a GPU", plain.count("\n", 0, wide.start()) + 1
-        )
+        raise _forbidden("long double is another type on a GPU", plain, wide.start())
 
 
 def _joined(text: str) -> str:
@@ -244,12 +246,12 @@ def _tokens(text: str, line: int = 1) -> None:
             if why is not None:
                 raise Refused("forbidden", f"{found} {why}", line)
         elif kind == "mark" and (found == "##" or not found.isascii()):
-            raise Refused(
-                "forbidden",
-                f"{found} {'makes words that are not seen' if found == '##' else 'is no letter of C++'}",
-                line,
-            )
+            why = "makes words that are not seen" if found == "##" else "is no letter of C++"
+            raise Refused("forbidden", f"{found} {why}", line)
         line += found.count("\n")
+
+
+_SHARED = re.compile(r"\s*(?:__shared__|__align__\s*\([^()]*\)\s*__shared__)")
 
 
 def _linkage(text: str) -> None:
@@ -257,23 +259,14 @@ def _linkage(text: str) -> None:
     for match in re.finditer(r"\b(?:extern|namespace)\b", text):
         rest = text[match.end() :]
         if match[0] == "namespace":
-            good = (
-                re.match(r"\s*(?:std\b|__)", rest) is None or "using" in text[: match.start()].split("\n")[-1]
-            )
+            own = re.match(r"\s*(?:std\b|__)", rest) is None
+            good = own or "using" in text[: match.start()].split("\n")[-1]
         else:
-            kernel = re.match(r'\s*"C"\s*__global__\b[^;{]*\{', rest)
-            good = (
-                kernel is not None
-                or re.match(r"\s*(?:__shared__|__align__\s*\([^()]*\)\s*__shared__)", rest) is not None
-            )
+            good = bool(re.match(r'\s*"C"\s*__global__\b[^;{]*\{', rest) or _SHARED.match(rest))
         if not good:
-            line = text.count("\n", 0, match.start()) + 1
             said = " ".join((match[0] + rest.split("\n")[0]).split())[:60]
-            raise Refused(
-                "forbidden",
-                f"{said}: only kernels and dynamic shared memory are extern; std is the library's",
-                line,
-            )
+            why = "only kernels and dynamic shared memory are extern; std is the library's"
+            raise _forbidden(f"{said}: {why}", text, match.start())
 
 
 def _directives(text: str) -> None:
@@ -286,37 +279,30 @@ def _directives(text: str) -> None:
         match = _DIRECTIVE.fullmatch(line)
         if match is None:
             continue
-        depth += match[1].startswith("if") - (match[1] == "endif")
-        word, rest = match[1], match[2].strip()
+        word, rest, refused = match[1], match[2].strip(), ""
+        depth += word.startswith("if") - (word == "endif")
+        said = f"#{word} {rest}"
         if word == "include" and not _HEADERS.fullmatch(rest):
-            raise Refused(
-                "forbidden",
-                f"#include {rest}: of headers, those of CUDA for kernels and of numbers are taken",
-                number,
-            )
-        if word in ("define", "undef"):
+            refused = f"{said}: of headers, those of CUDA for kernels and of numbers are taken"
+        elif word in ("define", "undef"):
             name = re.match(r"\w*", rest)
             macro = "" if name is None else name[0]
             if macro.startswith("__") or macro in _NO_MACRO or _builtin(macro):
-                raise Refused(
-                    "forbidden",
-                    f"#{word} {macro}: a macro must not change what a word of CUDA C++ means",
-                    number,
-                )
+                refused = f"#{word} {macro}: a macro must not change what a word of CUDA C++ means"
             if depth == 0 and macro not in defaults:
                 own.add(macro)
         elif word in ("if", "ifdef", "ifndef", "elif"):
-            for name in re.findall(r"\b[A-Za-z_]\w*", rest):
-                if name not in own and name not in _SAME:
-                    raise Refused(
-                        "forbidden",
-                        f"#{word} {name}: a text must mean the same on every device; it does not define {name}",
-                        number,
-                    )
-        elif word == "pragma" and not re.match(r"(?:unroll|nounroll|once)\b", rest):
-            raise Refused("forbidden", f"#pragma {rest}", number)
-        elif word == "line" or word not in ("include", "else", "endif", "pragma", "error", ""):
-            raise Refused("forbidden", f"#{word} {rest}", number)
+            unknown = (one for one in re.findall(r"\b[A-Za-z_]\w*", rest) if one not in own | _SAME)
+            if one := next(unknown, ""):
+                refused = (
+                    f"#{word} {one}: a text must mean the same on every device; it does not define {one}"
+                )
+        elif word == "pragma":
+            refused = "" if re.match(r"(?:unroll|nounroll|once)\b", rest) else said
+        elif word not in ("include", "else", "endif", "error", ""):
+            refused = said
+        if refused:
+            raise Refused("forbidden", refused, number)
 
 
 def _builtin(name: str) -> bool:
@@ -358,7 +344,7 @@ def parts(text: str) -> tuple[Part, Part | None]:
             if call is None:
                 raise Refused("launch", f"expected // launch: NAME(ARGUMENT, ...), got {rest!r}", number)
             _tokens(call[1], number)
-            args = None if call[2] is None else [one.strip() for one in _split(call[2])]
+            args = None if call[2] is None else split(call[2], "([", ")]")
             launch = Launch(call[1], args, line=number)
             part.launches = [launch] if fresh else [*part.launches, launch]
             fresh = False
@@ -371,22 +357,10 @@ def parts(text: str) -> tuple[Part, Part | None]:
                 )
             part.scratch.append(Scratch(found[2], cxx, found[3], found[4] is not None))
         else:
-            value: Any = rest if word == "shared" else _split(rest)
+            value: Any = rest if word == "shared" else split(rest, "([", ")]")
             setattr(part.launches[-1], word, value)
             part.launches[-1].line = part.launches[-1].line or number
     return forward, backward
-
-
-def _split(text: str) -> list[str]:
-    """Expressions, divided at commas outside brackets."""
-    found, depth = [""], 0
-    for c in text:
-        depth += (c in "([<") - (c in ")]>") if c not in "<>" else 0
-        if c == "," and depth == 0:
-            found.append("")
-        else:
-            found[-1] += c
-    return [one for one in found if one.strip()]
 
 
 def plan(
@@ -427,22 +401,19 @@ def plan(
             raise Refused(
                 "launch", "expected the lines // grid: ... and // block: ... before the text", launch.line
             )
+
+        def number(text: str, what: str, line: int = launch.line) -> int:
+            return _number(text, names, what, line)
+
         given = launch.args if launch.args is not None else [one.name for one in signature.parameters]
-        args: list[str | int | float] = []
-        for arg in given:
-            args.append(
-                arg
-                if arg in arrays
-                else values[arg]
-                if arg in values
-                else _number(arg, names, "launch", launch.line)
-            )
-        grid = tuple(_number(one, names, "grid", launch.line) for one in launch.grid)
-        block = tuple(_number(one, names, "block", launch.line) for one in launch.block)
-        shared = _number(launch.shared, names, "shared", launch.line)
+        known: dict[str, str | float] = {**{one: one for one in arrays}, **values}
+        args = tuple(known[arg] if arg in known else number(arg, "launch") for arg in given)
+        grid = tuple(number(one, "grid") for one in launch.grid)
+        block = tuple(number(one, "block") for one in launch.block)
+        shared = number(launch.shared, "shared")
         _check(grid, block, shared, launch.line)
         name = re.sub(r"\bT\b", cxx, launch.name) if launch.name and launch.name != signature.name else entry
-        steps.append(Step(name, tuple(args), grid, block, shared))
+        steps.append(Step(name, args, grid, block, shared))
     return steps, scratch
 
 
@@ -455,10 +426,7 @@ def _number(text: str, names: Mapping[str, int], what: str, line: int) -> int:
 
 def _check(grid: tuple[int, ...], block: tuple[int, ...], shared: int, line: int) -> None:
     for what, sizes, most in (("grid", grid, _MOST_BLOCKS), ("block", block, 1024)):
-        count = 1
-        for size in sizes:
-            count *= size
-        if not 1 <= len(sizes) <= 3 or min(sizes) < 0 or count > most:
+        if not 1 <= len(sizes) <= 3 or min(sizes) < 0 or math.prod(sizes) > most:
             raise Refused(
                 "launch", f"{what}: expected one to three sizes, together at most {most}, got {sizes}", line
             )

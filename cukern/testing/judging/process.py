@@ -19,16 +19,7 @@ from .candidate import Refused
 from .worker import Values, receive, send
 
 #: Variables of the environment that a candidate's process is given; beside those of CUDA's and CuPy's.
-_KEPT = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LD_LIBRARY_PATH",
-    "CXX",
-    "CUKERN_CACHE_DIR",
-    "CUKERN_NUM_THREADS",
-)
+_KEPT = tuple("PATH HOME LANG LC_ALL LD_LIBRARY_PATH CXX CUKERN_CACHE_DIR CUKERN_NUM_THREADS".split())
 
 
 class Process:

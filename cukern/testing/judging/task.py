@@ -89,6 +89,14 @@ class Signature:
         """The parameters of some roles, in order."""
         return [one for one in self.parameters if one.role in roles]
 
+    def arrays(
+        self, dtype: dtypes.DType, sizes: Mapping[str, int]
+    ) -> Iterator[tuple[Parameter, dtypes.DType, tuple[int, ...]]]:
+        """The parameters that are arrays, with their dtypes and shapes, where that of the task is ``dtype``."""
+        for one in self.parameters:
+            if one.shape is not None:
+                yield one, one.dtype(dtype), one.sized(sizes)
+
     @property
     def dims(self) -> list[str]:
         """The names of sizes in the shapes of arrays."""
@@ -145,19 +153,7 @@ class Case:
 
 
 #: How the floats of a case may be drawn.
-VALUES = (
-    "normal",
-    "zeros",
-    "sparse",
-    "repeated",
-    "permuted",
-    "offset",
-    "small",
-    "huge",
-    "denormal",
-    "nan",
-    "inf",
-)
+VALUES = tuple("normal zeros sparse repeated permuted offset small huge denormal nan inf".split())
 
 
 def _drawn(kind: str, rng: np.random.Generator, shape: tuple[int, ...], dtype: dtypes.DType) -> Values:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import resource
 import struct
 import sys
@@ -225,22 +226,18 @@ class Worker:
         from ...array.creation import empty
         from ...device.host.checked import mode
         from ...errors import KernelFault
-        from ..checked import checked
         from ..locate import Launches
         from ..shapes import layouts, on
 
         dtype = _of(header["cxx"])
         reports: list[Any] = []
-        outputs, places, launches = {}, {}, Launches()
+        writers: dict[int, str] = {}
+        chosen = mode.Mode(reports=reports, writers=writers)
+        outputs, places, arrays, launches = {}, {}, {}, Launches()
         with self.device.activate():
             try:
-                with checked(collect=True) as reports, launches.watching():
-                    arrays = {}
-                    writers = mode.current().writers = {}
-                    for one in self.forward.parameters:
-                        if one.shape is None:
-                            continue
-                        kind, shape = one.dtype(dtype), one.sized(header["sizes"])
+                with mode.checking(chosen), launches.watching():
+                    for one, kind, shape in self.forward.arrays(dtype, header["sizes"]):
                         if one.role == "out" and not header["misaligned"]:
                             arrays[one.name] = empty(shape, kind, self.device)
                             continue
@@ -260,8 +257,9 @@ class Worker:
                         or launches.writer(arrays[name]).partition(" of ")[2]
                         for name in outputs
                     }
+                    mode.finish(chosen)
             except KernelFault as fault:
-                reports = [*reports, *(fault.reports or (fault,))]
+                reports += fault.reports or (fault,)
         return {"reports": [_report(one) for one in reports], "places": places}, outputs
 
     def large(self, header: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,9 +270,8 @@ class Worker:
         dtype = _of(header["cxx"])
         with sampled() as reports:
             arrays = {
-                one.name: Array._wrap(sparse(one.sized(header["sizes"]), one.dtype(dtype)), self.device)
-                for one in self.forward.parameters
-                if one.shape is not None
+                one.name: Array._wrap(sparse(shape, kind), self.device)
+                for one, kind, shape in self.forward.arrays(dtype, header["sizes"])
             }
             self.launch(self.forward, self.parts[0], header["cxx"], header, arrays)
         return {"reports": [_report(one) for one in reports]}
@@ -283,15 +280,13 @@ class Worker:
         self, header: Mapping[str, Any], inputs: Mapping[str, Values]
     ) -> tuple[dict[str, Any], dict[str, Values]]:
         """An unchecked launch on arrays that stay where they are, between guards, and of outputs full of poison."""
-        dtype, arrays, held = _of(header["cxx"]), {}, {}
-        poison = POISON[header["poison"]]
+        arrays, held, poison = {}, {}, POISON[header["poison"]]
+        misaligned = bool(header.get("misaligned"))
+        parameters = list(self.forward.arrays(_of(header["cxx"]), header["sizes"]))
         with self.device.activate():
             xp = self.device.xp
-            for one in self.forward.parameters:
-                if one.shape is None:
-                    continue
-                kind, shape = one.dtype(dtype), one.sized(header["sizes"])
-                whole, view = self.placed(one.name, kind, shape, bool(header.get("misaligned")))
+            for one, kind, shape in parameters:
+                whole, view = self.placed(one.name, kind, shape, misaligned)
                 whole[...] = poison
                 if one.role in ("in", "inout"):
                     view[...] = xp.asarray(_bytes(inputs[one.name]))
@@ -302,11 +297,9 @@ class Worker:
             self.device.synchronize()
             after = {name: (_numpy(whole), _numpy(view)) for name, (whole, view) in held.items()}
         changed, guards, results = [], [], {}
-        for one in self.forward.parameters:
-            if one.shape is None:
-                continue
+        for one, kind, shape in parameters:
             whole_bytes, view_bytes = after[one.name]
-            at = _begin(one.dtype(dtype), bool(header.get("misaligned")))
+            at = _begin(kind, misaligned)
             outside = [whole_bytes[:at], whole_bytes[at + view_bytes.size :]]
             if any((part != poison).any() for part in outside):
                 guards.append(one.name)
@@ -314,7 +307,7 @@ class Worker:
                 if not np.array_equal(_bytes(inputs[one.name]), view_bytes):
                     changed.append(one.name)
             else:
-                results[one.name] = view_bytes.view(one.dtype(dtype)).reshape(one.sized(header["sizes"]))
+                results[one.name] = view_bytes.view(kind).reshape(shape)
         return {"changed": changed, "guards": guards, "time": time}, results
 
     def placed(self, name: str, dtype: Any, shape: tuple[int, ...], misaligned: bool) -> tuple[Any, Any]:
@@ -415,14 +408,21 @@ def _report(one: Any) -> dict[str, Any]:
 def _answer(
     worker: Worker, header: Mapping[str, Any], arrays: dict[str, Values]
 ) -> tuple[dict[str, Any], dict[str, Values]]:
-    if header["what"] == "check":
-        worker.check(header["cxx"])
-        return {}, {}
-    if header["what"] == "large":
-        return worker.large(header), {}
-    if header["what"] == "gradient":
-        return worker.gradient(header, arrays), {}
-    return worker.checked(header, arrays) if header["what"] == "checked" else worker.plain(header, arrays)
+    match header["what"]:
+        case "check":
+            worker.check(header["cxx"])
+            return {}, {}
+        case "large":
+            return worker.large(header), {}
+        case "gradient":
+            return worker.gradient(header, arrays), {}
+        case "checked":
+            return worker.checked(header, arrays)
+    return worker.plain(header, arrays)
+
+
+#: What an error says where memory was refused.
+_NO_MEMORY = re.compile(r"Cannot allocate memory|was refused memory|out of memory|virtual memory exhausted")
 
 
 def _failed(error: BaseException) -> dict[str, Any]:
@@ -431,33 +431,21 @@ def _failed(error: BaseException) -> dict[str, Any]:
     from ...errors import CompileError, KernelFault, LaunchError, TemplateError
     from .candidate import Refused
 
-    message = f"{error}" or type(error).__name__
-    if isinstance(error, Refused):
-        return {
-            "reason": error.reason,
-            "message": message,
-            "place": f"<candidate>:{error.line}" if error.line else "",
-        }
-    if isinstance(error, MemoryError):
-        return {"reason": "memory", "message": message or "out of memory", "place": ""}
-    if isinstance(error, KernelFault):
-        report = _report(error.reports[0] if error.reports else error)
-        return {"reason": "", **report}
-    reason = (
-        "compile"
-        if isinstance(error, (CompileError, CompilerFailure, TemplateError))
-        else "launch"
-        if isinstance(error, LaunchError)
-        else "crash"
-    )
-    if (
-        "Cannot allocate memory" in message
-        or "was refused memory" in message
-        or "out of memory" in message
-        or "virtual memory exhausted" in message
-    ):
-        reason = "memory"
-    return {"reason": reason, "message": message, "place": ""}
+    message, place = f"{error}" or type(error).__name__, ""
+    match error:
+        case Refused():
+            reason, place = error.reason, f"<candidate>:{error.line}" if error.line else ""
+        case KernelFault():
+            return {"reason": "", **_report(error.reports[0] if error.reports else error)}
+        case _ if isinstance(error, MemoryError) or _NO_MEMORY.search(message):
+            reason = "memory"
+        case CompileError() | CompilerFailure() | TemplateError():
+            reason = "compile"
+        case LaunchError():
+            reason = "launch"
+        case _:
+            reason = "crash"
+    return {"reason": reason, "message": message, "place": place}
 
 
 def main() -> None:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 import tree_sitter
 
-from ....text.syntax import syntax_tree
-from ..translate import Edit
+from ....text.edits import Edit
+from ....text.macros import value_of
+from ....text.syntax import part, syntax_tree, text_of, walk
 
 #: Kinds 0 to 3 of checked/trace.h; results that are known at compile time are not counted, as nothing computes them.
 PRELUDE = """
@@ -66,33 +67,32 @@ _CONSTANT = frozenset(
     decltype enumerator bitfield_clause gnu_asm_expression noexcept requires_clause attribute_specifier
     attribute_declaration alignas_qualifier concept_definition""".split()
 )
-_SOME = re.compile(rb"[-+*/]|\w\s*\(")
+#: Parts of nodes that are constants, or indices.
+_CONSTANT_PARTS = {
+    "array_declarator": "size",
+    "case_statement": "value",
+    "preproc_if": "condition",
+    "preproc_elif": "condition",
+    "subscript_expression": "indices",
+}
+_SOME = re.compile(r"[-+*/]|\w\s*\(")
 
 
 def edits(text: bytes) -> Iterator[list[Edit]]:
     """The edits of each operation, in any order."""
-    return _edits(syntax_tree(text), text, 0)
+    root = syntax_tree(text)
+    yield from _edits(root, text, 0)
+    definitions = (one for one in _computed(root) if one.type in ("preproc_def", "preproc_function_def"))
+    for node in definitions:
+        value = value_of(node) if _SOME.search(text_of(part(node, "value"))) else None
+        if value is not None:
+            yield from _edits(value.root, text, value.shift)
 
 
 def _edits(root: tree_sitter.Node, text: bytes, at: int) -> Iterator[list[Edit]]:
     """The edits of a tree, whose offsets are ``at`` less than those of the text."""
-    nodes = [root]
-    while nodes:
-        node = nodes.pop()
-        kind = node.type
-        if kind == "preproc_arg":
-            yield from _macro(node, text)
-        if kind in _CONSTANT:
-            continue
-        if (
-            kind == "namespace_definition"
-            and (name := node.child_by_field_name("name"))
-            and name.text == b"cukern"
-        ):
-            continue  # what the host does in place of a GPU's instructions
-        left_out = _left_out(node)
-        nodes.extend(child for child in node.children if child.id != left_out)
-        start, end = node.start_byte + at, node.end_byte + at
+    for node in _computed(root):
+        kind, start, end = node.type, node.start_byte + at, node.end_byte + at
         if kind == "binary_expression" and node.children[1].type in _OPERATORS:
             yield [(start, start, " ::cukern::counted<1>("), (end, end, ")")]
         elif kind == "call_expression" and (each := _called(node)) is not None:
@@ -105,19 +105,18 @@ def _edits(root: tree_sitter.Node, text: bytes, at: int) -> Iterator[list[Edit]]
                 yield [(start, start, " ::cukern::counted<1>("), (end, end, ")")]
 
 
-def _left_out(node: tree_sitter.Node) -> int:
-    """The id of a child that is a constant or an index, which has no floats."""
-    field = {
-        "array_declarator": "size",
-        "case_statement": "value",
-        "preproc_if": "condition",
-        "preproc_elif": "condition",
-        "subscript_expression": "indices",
-    }.get(node.type, "")
-    child = node.child_by_field_name(field) if field else None
-    if child is None or (field == "indices" and b"(" in (child.text or b"")):
-        return 0
-    return child.id
+def _computed(root: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
+    """The nodes of a tree, but for constants."""
+    return (node for node in walk(root, _is_constant) if not _is_constant(node))
+
+
+def _is_constant(node: tree_sitter.Node) -> bool:
+    """Whether a node is a constant or an index, which has no floats, or what the host has for a GPU's instructions."""
+    if node.type in _CONSTANT or node.type == "namespace_definition":
+        return node.type in _CONSTANT or text_of(part(node, "name")) == "cukern"
+    field = _CONSTANT_PARTS.get("" if node.parent is None else node.parent.type, "")
+    is_part = field != "" and part(node.parent, field) == node
+    return is_part and not (field == "indices" and "(" in text_of(node))
 
 
 def is_function(name: str) -> bool:
@@ -127,7 +126,7 @@ def is_function(name: str) -> bool:
 
 def _called(node: tree_sitter.Node) -> int | None:
     """How many operations a call is; 0 for one of an unknown number, None for one that does not count."""
-    function = node.child_by_field_name("function")
+    function = part(node, "function")
     if function is None or function.type not in ("identifier", "qualified_identifier"):
         return None
     name = (function.text or b"").rpartition(b"::")[2].decode()
@@ -140,18 +139,5 @@ def is_dropped(node: tree_sitter.Node) -> bool:
     while parent is not None and parent.type == "comma_expression":
         node, parent = parent, parent.parent
     if parent is None or parent.type == "for_statement":
-        update = None if parent is None else parent.child_by_field_name("update")
-        return update is not None and update.id == node.id
+        return part(parent, "update") == node
     return parent.type == "expression_statement"
-
-
-def _macro(node: tree_sitter.Node, text: bytes) -> Iterator[list[Edit]]:
-    """The edits of a macro's text, if that is an expression or statements."""
-    body = text[node.start_byte : node.end_byte]
-    if b"#" in body or b"//" in body or not _SOME.search(body):
-        return
-    for head in (b"void f(){(", b"void f(){"):
-        root = syntax_tree(head + body + (b");}" if head.endswith(b"(") else b";}"))
-        if not root.has_error:
-            yield from _edits(root, text, node.start_byte - len(head))
-            return

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import tree_sitter
 
-from ....text.declarations import function_declarator
-from ....text.syntax import WORDS, syntax_tree, text_of, walk
-from ..translate import Edit
+from ....text.edits import Edit
+from ....text.macros import Value, value_of
+from ....text.scopes import function_declarator
+from ....text.syntax import WORDS, ancestors, part, syntax_tree, text_of, walk
 from .counting import is_dropped
 
 #: Such compare and swaps, and exchanges: see `swap_value` and `exchange_value` in runtime/checked/atomics.h.
@@ -59,14 +59,6 @@ _ANYWHERE = frozenset(
 _NOT_LOCAL = re.compile(r"\b(?:static|extern|__shared__|volatile)\b")
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A text, or the value of one of its macros as a function: its tree, whose offsets are ``shift`` less."""
-
-    root: tree_sitter.Node
-    shift: int = 0
-
-
 def edits(text: bytes) -> Iterator[Edit]:
     """The edits that give each such compare and swap, and each such exchange, a name of its own."""
     for name, at in _unseen(text) if is_needed(text.decode()) else ():
@@ -76,8 +68,8 @@ def edits(text: bytes) -> Iterator[Edit]:
     if len(calls) != len(_METHODS.findall(text)):  # a class of the text's own has one
         return
     for call, method in calls:
-        arguments = call.child_by_field_name("arguments")
-        first = arguments.named_child(0) if arguments is not None else None
+        arguments = part(call, "arguments")
+        first = None if arguments is None else arguments.named_child(0)
         if (
             first is not None
             and first.type == "identifier"
@@ -94,8 +86,7 @@ def is_needed(text: str) -> bool:
 
 def _method_calls(text: bytes) -> Iterator[tuple[tree_sitter.Node, tree_sitter.Node]]:
     for node in walk(syntax_tree(text)):
-        function = node.child_by_field_name("function") if node.type == "call_expression" else None
-        name = function.child_by_field_name("field") if function is not None else None
+        name = part(node, "function", "field") if node.type == "call_expression" else None
         if name is not None and _METHODS.fullmatch(name.text or b""):
             yield node, name
 
@@ -112,37 +103,20 @@ def commute(text: bytes) -> bool:
 def _unseen(text: bytes) -> Iterator[tuple[str, int]]:
     """The names of atomic operations of whose result nothing is made, and the offsets where they are called."""
     root = syntax_tree(text)
-    parts, seen = [_Part(root)], set[str]()
+    trees, seen = [Value(root, 0)], set[str]()
     for node in walk(root):
         if node.type in ("preproc_def", "preproc_function_def"):
-            part = _macro(node)
-            if part is not None:
-                parts.append(part)
+            tree = value_of(node)
+            if tree is not None and "({" not in text_of(part(node, "value")):
+                trees.append(tree)
             else:  # whatever it names
-                seen |= set(WORDS.findall(text_of(node.child_by_field_name("value"))))
-    ignored = _ignored([part.root for part in parts], seen)
-    for part in parts:
-        for node in walk(part.root):
-            name = node.child_by_field_name("function") if node.type == "call_expression" else None
+                seen |= set(WORDS.findall(text_of(part(node, "value"))))
+    ignored = _ignored([tree.root for tree in trees], seen)
+    for tree in trees:
+        for node in walk(tree.root):
+            name = part(node, "function") if node.type == "call_expression" else None
             if name is not None and _ATOMICS.fullmatch(name.text or b"") and _is_unseen(node, ignored):
-                yield text_of(name), name.start_byte + part.shift
-
-
-def _macro(node: tree_sitter.Node) -> _Part | None:
-    """A macro as a function of its name that returns its value, or has it as statements; None if it is neither."""
-    value, name = node.child_by_field_name("value"), text_of(node.child_by_field_name("name"))
-    body = b"" if value is None else value.text or b""
-    if value is None or b"#" in body or b"//" in body or b"({" in body:
-        return None
-    for head, end in ((f"int {name}() {{ return ", b"; }"), (f"void {name}() {{ ", b"; }")):
-        root = syntax_tree(head.encode() + body + end)
-        one = root.named_child(0)
-        block = None if one is None else one.child_by_field_name("body")
-        if root.has_error or block is None:
-            continue
-        if block.named_child_count == 1 or not head.startswith("int"):
-            return _Part(root, value.start_byte - len(head))
-    return None
+                yield text_of(name), name.start_byte + tree.shift
 
 
 def _ignored(roots: list[tree_sitter.Node], seen: set[str]) -> frozenset[str]:
@@ -181,8 +155,7 @@ def _ignored(roots: list[tree_sitter.Node], seen: set[str]) -> frozenset[str]:
 
 def _function_name(definition: tree_sitter.Node) -> tree_sitter.Node | None:
     """The name of a function that is no method."""
-    declarator = function_declarator(definition)
-    name = None if declarator is None else declarator.child_by_field_name("declarator")
+    name = part(function_declarator(definition), "declarator")
     return name if name is not None and name.type == "identifier" else None
 
 
@@ -199,9 +172,8 @@ def _call_of(name: tree_sitter.Node) -> tree_sitter.Node | None:
     while node.parent is not None and node.parent.type in ("template_function", "qualified_identifier"):
         node = node.parent
     parent = node.parent
-    function = None if parent is None else parent.child_by_field_name("function")
-    is_called = parent is not None and parent.type == "call_expression" and function == node
-    return parent if is_called else None
+    is_called = parent is not None and parent.type == "call_expression"
+    return parent if is_called and part(parent, "function") == node else None
 
 
 def _number_of(node: tree_sitter.Node) -> tree_sitter.Node:
@@ -212,7 +184,7 @@ def _number_of(node: tree_sitter.Node) -> tree_sitter.Node:
         elif (
             parent.type == "argument_list"
             and (call := parent.parent) is not None
-            and _CONVERTS.fullmatch(text_of(call.child_by_field_name("function")))
+            and _CONVERTS.fullmatch(text_of(part(call, "function")))
         ):
             node = call
         else:
@@ -224,7 +196,7 @@ def _is_returned(node: tree_sitter.Node, ignored: frozenset[str]) -> bool:
     """Whether a function returns an expression, and nothing is made of that."""
     if node.parent is None or node.parent.type != "return_statement":
         return False
-    function = next((one for one in _ancestors(node) if one.type == "function_definition"), None)
+    function = _function_around(node)
     name = None if function is None else _function_name(function)
     return name is not None and text_of(name) in ignored
 
@@ -238,9 +210,9 @@ def _is_unseen(call: tree_sitter.Node, ignored: frozenset[str] = frozenset()) ->
     if parent is None or parent.children[1:2] == [] or text_of(parent.children[1]) != "=":
         return False
     if parent.type == "init_declarator":
-        variable = parent.child_by_field_name("declarator")
+        variable = part(parent, "declarator")
     elif parent.type == "assignment_expression" and is_dropped(parent):
-        variable = parent.child_by_field_name("left")
+        variable = part(parent, "left")
     else:
         return False
     return (
@@ -252,9 +224,8 @@ def _is_unseen(call: tree_sitter.Node, ignored: frozenset[str] = frozenset()) ->
 
 def _is_unread(name: str, value: tree_sitter.Node, ignored: frozenset[str] = frozenset()) -> bool:
     """Whether a local variable is not read any more once it has been given a value, but for such functions' results."""
-    around = list(_ancestors(value))
-    function = next((one for one in around if one.type == "function_definition"), None)
-    body = None if function is None else function.child_by_field_name("body")
+    around, function = list(ancestors(value)), _function_around(value)
+    body = part(function, "body")
     if function is None or body is None:
         return False
     if any(one.type in _ANYWHERE or text_of(one) == f"&{name}" for one in walk(body)):
@@ -277,11 +248,8 @@ def _is_unread(name: str, value: tree_sitter.Node, ignored: frozenset[str] = fro
     )
 
 
-def _ancestors(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
-    parent = node.parent
-    while parent is not None:
-        yield parent
-        parent = parent.parent
+def _function_around(node: tree_sitter.Node) -> tree_sitter.Node | None:
+    return next((one for one in ancestors(node) if one.type == "function_definition"), None)
 
 
 def _is_in(node: tree_sitter.Node, other: tree_sitter.Node) -> bool:

@@ -21,8 +21,10 @@ from typing import Any
 import numpy as np
 import tree_sitter
 
-from ....text.syntax import syntax_tree
-from ..translate import Edit
+from ....text.edits import Edit
+from ....text.line_directives import place
+from ....text.scopes import declarators
+from ....text.syntax import in_function, part, syntax_tree, text_of, walk
 
 #: Zeros; large numbers; negative ones of small and of large size; NaN.
 BYTES = (0x00, 0x7F, 0xFE, 0xFF)
@@ -76,7 +78,6 @@ class Value(enum.IntEnum):
 
 #: Nodes of types that may be structs.
 _NAMED_TYPES = ("type_identifier", "template_type", "qualified_identifier", "struct_specifier")
-_LINE = re.compile(rb'^#line (\d+) "([^"]*)"')
 _UNSURE = re.compile(r"warning: (.*) \[-W(?:maybe|sometimes|conditional)-uninitialized\]$", re.MULTILINE)
 _NAMED = re.compile(r"[‘'](\w+)")
 _ELSEWHERE = re.compile(rb"\b(?:static|extern|__shared__|typedef|volatile)\b")
@@ -96,17 +97,18 @@ def unsure(said: str) -> set[str]:
 def declarations(text: bytes, names: Iterable[str]) -> Iterator[tuple[str, Edit]]:
     """The edits that fill variables of these names where functions declare them without a value."""
     wanted = {name.encode() for name in names}
-    nodes = [(syntax_tree(text), False)]
-    while nodes:
-        node, inside = nodes.pop()
-        inside = inside or node.type == "compound_statement"
-        if inside and node.type == "declaration" and not node.has_error:
-            if _ELSEWHERE.search(text[node.start_byte : node.end_byte]):
-                continue
-            for one in node.children_by_field_name("declarator"):
-                if one.type == "identifier" and one.text in wanted:
-                    yield one.text.decode(), (one.end_byte, one.end_byte, " = cukern::Filled()")
-        nodes.extend((child, inside) for child in node.children)
+    for node in _local(text):
+        for one in node.children_by_field_name("declarator"):
+            if one.type == "identifier" and one.text in wanted:
+                yield one.text.decode(), (one.end_byte, one.end_byte, " = cukern::Filled()")
+
+
+def _local(text: bytes) -> Iterator[tree_sitter.Node]:
+    """The declarations in functions of variables that are theirs alone."""
+    for node in walk(syntax_tree(text)):
+        is_declaration = node.type == "declaration" and not node.has_error and in_function(node)
+        if is_declaration and not _ELSEWHERE.search(text, node.start_byte, node.end_byte):
+            yield node
 
 
 def _lent(root: tree_sitter.Node) -> set[bytes]:
@@ -114,18 +116,15 @@ def _lent(root: tree_sitter.Node) -> set[bytes]:
     takers: set[bytes] = set()
     calls: list[tuple[bytes, list[bytes]]] = []
     lent: set[bytes] = set()
-    nodes = [root]
-    while nodes:
-        node = nodes.pop()
-        nodes.extend(node.children)
+    for node in walk(root):
         if node.type == "function_declarator":
-            name, given = node.child_by_field_name("declarator"), node.child_by_field_name("parameters")
+            name, given = part(node, "declarator"), part(node, "parameters")
             if name is not None and given is not None and b"&" in (given.text or b""):
                 takers.add(name.text or b"")
         elif node.type == "pointer_expression" and (node.text or b"").startswith(b"&"):
             lent.add((node.text or b"")[1:].strip())
         elif node.type == "call_expression":
-            name, given = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+            name, given = part(node, "function"), part(node, "arguments")
             if name is not None and given is not None:
                 calls.append((name.text or b"", [one.text or b"" for one in given.named_children]))
     return lent.union(*(given for name, given in calls if name.partition(b"<")[0] in takers))
@@ -138,40 +137,22 @@ def arrays(text: bytes) -> Sequence[tuple[str, str, Edit]]:
     With them are the variables whose address or reference a function of the text takes: compilers that do not look into
     it say nothing of these.
     """
-    root = syntax_tree(text)
-    nodes, lent, found = [root], _lent(root), list[tuple[str, str, Edit]]()
-    while nodes:
-        node = nodes.pop()
-        nodes.extend(node.children)
-        if node.type != "declaration" or node.has_error:
-            continue
+    lent, found = _lent(syntax_tree(text)), list[tuple[str, str, Edit]]()
+    for node in _local(text):
         if node.parent is None or node.parent.type != "compound_statement":
             continue
-        if _ELSEWHERE.search(text[node.start_byte : node.end_byte]):
-            continue
-        kind = node.child_by_field_name("type")
+        kind = part(node, "type")
         is_named = kind is not None and kind.type in _NAMED_TYPES
         for one in node.children_by_field_name("declarator"):
-            inner: tree_sitter.Node | None = one
-            while inner is not None and inner.type == "array_declarator":
-                inner = inner.child_by_field_name("declarator")
-            if inner is not None and inner.type == "identifier":
-                if inner is one and not is_named and (inner.text or b"") not in lent:
-                    continue
-                name = (inner.text or b"").decode()
+            *around, inner = declarators(one)
+            is_plain = not around and not is_named and (inner.text or b"") not in lent
+            is_array = all(outer.type == "array_declarator" for outer in around)
+            if inner.type == "identifier" and is_array and not is_plain:
+                name = text_of(inner)
                 edit = (node.end_byte, node.end_byte, f" cukern::fill_array({name}, {len(found) + 1});")
-                found.append((name, _line_of(text, inner.start_byte), edit))
+                file, line = place(text[: inner.start_byte].decode())
+                found.append((name, f"{file}:{line}" if file else "", edit))
     return found
-
-
-def _line_of(text: bytes, at: int) -> str:
-    """The file and the line of an offset in a text, by its directives."""
-    file, line = "", 0
-    for one in text[:at].split(b"\n"):
-        line += 1
-        if match := _LINE.match(one):
-            file, line = match[2].decode(), int(match[1]) - 1
-    return f"{file}:{line}" if file else ""
 
 
 def copy_of(addresses: dict[str, tuple[int, int]]) -> dict[str, bytes]:

@@ -205,6 +205,23 @@ class _Build:
         return int(_library()[0].cukern_check(self.handle, packed, ctypes.byref(options)))
 
 
+class _Saved(NamedTuple):
+    """What a launch may change: arrays with their values, and the values of variables by their names."""
+
+    arrays: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]
+    variables: dict[str, bytes]
+
+    @classmethod
+    def of(cls, arrays: list[np.ndarray[Any, Any]], addresses: dict[str, tuple[int, int]]) -> _Saved:
+        return cls([(array, array.copy()) for array in arrays], fills.copy_of(addresses))
+
+    def restore(self, addresses: dict[str, tuple[int, int]]) -> None:
+        """Give the arrays, and the variables at these addresses, their values back."""
+        for array, values in self.arrays:
+            array[...] = values
+        fills.put(self.variables, addresses)
+
+
 class _Trial(NamedTuple):
     """What a launch did with other values in unset arrays, and what its arrays and variables were before it.
 
@@ -213,8 +230,7 @@ class _Trial(NamedTuple):
     """
 
     outcomes: dict[fills.Value, tuple[object, ...] | None]
-    state: list[np.ndarray[Any, Any]]
-    variables: dict[str, bytes]
+    before: _Saved
 
 
 def _effects(
@@ -318,11 +334,10 @@ class CheckedFunction:
             reraise(self._runtime)
         if status:
             raise LaunchError(f"{self._unit.signature.name}: {self._runtime.cukern_last_error().decode()}")
-        count, every = ctypes.c_uint(), ctypes.c_uint()
-        raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
+        raw, every = self._reports()
         sizes = self._shared_name, self._shared_size
         self._reader.repeated = self._runtime.cukern_repeated(0), self._runtime.cukern_repeated(1)
-        reports = self._reader.read(raw[: count.value], header, arrays, *sizes, harmless)
+        reports = self._reader.read(raw, header, arrays, *sizes, harmless)
         for number, empty in empties:
             param = self._packing.params[number]
             if not param.const or param.kind == "struct":
@@ -333,7 +348,7 @@ class CheckedFunction:
             region = partial(self._region, arrays)
             tracer.took(self._unit, header, recorded, self._counts, self._reader.lines, region)
         if trial is not None:
-            outcome = _effects(every.value, state, self.addresses)
+            outcome = _effects(every, state, self.addresses)
             named = self._unset_arrays(packed, options, state, trial, outcome)
             reports += (self._reader.unset_array(*one) for one in named)
         # What was not written follows from what the error says.
@@ -387,18 +402,21 @@ class CheckedFunction:
         self, build: _Build, packed: bytes, options: _Options, state: list[np.ndarray[Any, Any]]
     ) -> tuple[object, ...] | None:
         """What one more launch does, after which all is as before; None if it does not end."""
-        before, variables = [array.copy() for array in state], fills.copy_of(self.addresses)
-        fills.put(variables, build.addresses)
+        before = _Saved.of(state, self.addresses)
+        fills.put(before.variables, build.addresses)
         status = build.check(packed, options)
-        count, every = ctypes.c_uint(), ctypes.c_uint()
-        raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
-        outcome = _effects(every.value, state, build.addresses)
-        for array, values in zip(state, before, strict=True):
-            array[...] = values
-        fills.put(variables, build.addresses)
+        raw, every = self._reports()
+        outcome = _effects(every, state, build.addresses)
+        before.restore(build.addresses)
         if status == _INTERRUPTED:
             reraise(self._runtime)
-        return None if status or any(one.kind == TIMEOUT for one in raw[: count.value]) else outcome
+        return None if status or any(one.kind == TIMEOUT for one in raw) else outcome
+
+    def _reports(self) -> tuple[list[RawReport], int]:
+        """What the runtime has kept of the launch that has just ended, and how many findings there were."""
+        count, every = ctypes.c_uint(), ctypes.c_uint()
+        raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
+        return raw[: count.value], every.value
 
     def _harmless(
         self, packed: bytes, options: _Options, state: list[np.ndarray[Any, Any]]
@@ -429,7 +447,7 @@ class CheckedFunction:
                 outcome = outcomes[value] = self._outcome(self._build, packed, options, state)
             if value == fills.Value.LARGE and not (outcome and outcome[-1]):
                 break
-        return _Trial(outcomes, [array.copy() for array in state], fills.copy_of(self.addresses))
+        return _Trial(outcomes, _Saved.of(state, self.addresses))
 
     @cached_property
     def _fillable(self) -> list[tuple[str, str]]:
@@ -455,10 +473,8 @@ class CheckedFunction:
         kinds = [value for value, other in trial.outcomes.items() if other != outcome]
         if not kinds:
             return []
-        after, variables = [array.copy() for array in state], fills.copy_of(self.addresses)
-        for array, values in zip(state, trial.state, strict=True):
-            array[...] = values
-        fills.put(trial.variables, self.addresses)
+        after = _Saved.of(state, self.addresses)
+        trial.before.restore(self.addresses)
         named = []
         try:
             # Else the difference is by a clock, or by the order of threads.
@@ -468,9 +484,7 @@ class CheckedFunction:
                         if self._outcome(self._build, packed, options, state) != outcome:
                             named.append(one)
         finally:  # also where a signal ends a launch
-            for array, values in zip(state, after, strict=True):
-                array[...] = values
-            fills.put(variables, self.addresses)
+            after.restore(self.addresses)
         return named
 
     @contextmanager

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .tracing import Tracer
 
 
-@dataclass
+@dataclass(frozen=True)
 class Mode:
     """How launches are checked.
 
@@ -27,7 +27,7 @@ class Mode:
         tracer: where what launches do is collected; None if it is not.
         sampled: how many blocks run, the first and the last among them, with all arrays taken for zeros; 0 for all
             blocks.
-        writers: where a line is kept that has written each array, by its address; None if none is asked for.
+        writers: takes for each array, by its address, a line that has written it; None if none is asked for.
     """
 
     seeds: int = 3

@@ -9,7 +9,7 @@ is not proved, and the launch is watched: barriers, shared memory, atomic operat
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tree_sitter
 
+from ....text import COMMENT
 from ....text.signature import Param, Unit, canonical
-from ....text.syntax import syntax_tree, text_of, walk
+from ....text.syntax import part, syntax_tree, text_of, walk
 from ..compiler import RUNTIME
 from . import unset
 from .counting import is_function
@@ -40,6 +41,9 @@ from .ranges import (
     Value,
     Whole,
     constant_of,
+    need,
+    no_pointer,
+    whole,
 )
 
 #: Where the template's text begins, behind the preludes.
@@ -47,7 +51,6 @@ _TEXTS = re.compile(r'^#line (\d+) "(?!prelude/base\.cuh")([^"\n]*)"\n', re.MULT
 #: What a compiler may read in another way than the parser: outside comments, and anywhere.
 _UNCLEAR = re.compile(r"[^\t\n -~]|['`@$]|<[:%]|%[:>]|:>|cukern")
 _CONTINUED = re.compile(r"\\|\?\?")
-_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _DIRECTIVE = re.compile(r"^\s*#(?!pragma unroll\b[ \t\w()]*$)", re.MULTILINE)
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)([uU]?)(ll|LL|l|L)?([uU]?)")
 _REAL = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[fF]?")
@@ -118,18 +121,16 @@ class Run(Ranges):
                 names[one.name] = REAL if one.kind is None else Whole(one.kind, constant_of(one.value))
         self._statement(body, State(names))
         written = [made for made in self.accesses.values() if any(one.writes for one in made)]
-        if not written or not all(are_apart(self, made) for made in written):
-            raise Unproved
+        need(written and all(are_apart(self, made) for made in written))
 
     # Accesses.
 
     def _access(self, at: Value, index: Value, state: State, node: tree_sitter.Node, writes: bool) -> Value:
-        if not isinstance(at, Pointer) or not isinstance(index, Whole):
-            raise Unproved
-        one, place = self.arguments[at.param], at.at.plus(index.sum)
+        need(isinstance(at, Pointer))
+        assert isinstance(at, Pointer)
+        one, place = self.arguments[at.param], at.at.plus(whole(index).sum)
         low, high = self.bounds(place, state)
-        if low < 0 or high >= one.value:
-            raise Unproved
+        need(low >= 0 and high < one.value)
         every = self._all_between(place, state)
         made = Access(place, state.ranges, writes, every, node.start_point[0])
         self.accesses.setdefault(at.param, []).append(made)
@@ -151,127 +152,108 @@ class Run(Ranges):
         low, high = self.range_of(atom, state.ranges)
         return place.constant + low, place.constant + high
 
+    def _read(self, target: tree_sitter.Node, state: State) -> Value:
+        return self._access(*self._place(target, state), state, target, False)
+
+    def _place(self, node: tree_sitter.Node, state: State) -> tuple[Value, Value]:
+        """The pointer and the index of ``at[index]`` or ``*at``."""
+        at = self._value(part(node, "argument"), state)
+        if node.type == "subscript_expression":
+            return at, self._value(_only(known(part(node, "indices"))), state)
+        need(node.type == "pointer_expression" and node.children[0].type == "*")
+        return at, Whole(INT, constant_of(0))
+
     # Expressions.
 
     def _value(self, node: tree_sitter.Node | None, state: State) -> Value:
-        if node is None or node.has_error:
-            raise Unproved
-        kind = node.type
-        if kind == "number_literal":
-            return _literal(text_of(node))
-        if kind in ("true", "false"):
-            return Whole(BOOL, constant_of(int(kind == "true")))
-        if kind == "identifier":
-            if text_of(node) not in state.names:
-                raise Unproved
-            return state.names[text_of(node)]
-        if kind == "parenthesized_expression":
-            return self._value(_only(node), state)
-        if kind == "field_expression":
-            return self._field(node, state)
-        if kind == "subscript_expression":
-            return self._access(*self._place(node, state), state, node, False)
-        if kind == "pointer_expression":
-            argument = node.child_by_field_name("argument")
-            if node.children[0].type == "*":
-                return self._access(
-                    self._value(argument, state), Whole(INT, constant_of(0)), state, node, False
-                )
-            if node.children[0].type != "&" or argument is None or argument.type != "subscript_expression":
-                raise Unproved
-            return self.arithmetic("+", *self._place(argument, state), state)
-        if kind == "cast_expression":
-            return self._cast(node.child_by_field_name("type"), node.child_by_field_name("value"), state)
-        if kind == "call_expression":
-            return self._call(node, state)
-        if kind == "unary_expression":
-            return self._unary(node, state)
-        if kind == "conditional_expression":
-            return self._either(node, state)
-        if kind == "binary_expression":
-            how = node.children[1].type
-            if how in _COMPARISONS or how in ("&&", "||"):
-                self._split(node, state)
-                return self.any_of(BOOL)
-            left = self._value(node.child_by_field_name("left"), state)
-            return self.arithmetic(how, left, self._value(node.child_by_field_name("right"), state), state)
-        raise Unproved
+        node = known(node)
+        how = _EXPRESSIONS.get(node.type)
+        need(how)
+        assert how is not None
+        return how(self, node, state)
+
+    def _literal(self, node: tree_sitter.Node, state: State) -> Value:
+        return _literal(text_of(node))
+
+    def _truth(self, node: tree_sitter.Node, state: State) -> Value:
+        return Whole(BOOL, constant_of(int(node.type == "true")))
+
+    def _variable(self, node: tree_sitter.Node, state: State) -> Value:
+        need(text_of(node) in state.names)
+        return state.names[text_of(node)]
+
+    def _inner(self, node: tree_sitter.Node, state: State) -> Value:
+        return self._value(_only(node), state)
+
+    def _pointed(self, node: tree_sitter.Node, state: State) -> Value:
+        if node.children[0].type == "*":
+            return self._read(node, state)
+        element = known(part(node, "argument"))
+        need(node.children[0].type == "&" and element.type == "subscript_expression")
+        return self.arithmetic("+", *self._place(element, state), state)
+
+    def _binary(self, node: tree_sitter.Node, state: State) -> Value:
+        how = node.children[1].type
+        if how in _COMPARISONS or how in ("&&", "||"):
+            self._split(node, state)
+            return self.any_of(BOOL)
+        left = self._value(part(node, "left"), state)
+        return self.arithmetic(how, left, self._value(part(node, "right"), state), state)
 
     def _field(self, node: tree_sitter.Node, state: State) -> Value:
-        what, field = node.child_by_field_name("argument"), text_of(node.child_by_field_name("field"))
+        what, field = part(node, "argument"), text_of(part(node, "field"))
         if (axis := self.axes.get((text_of(what), field))) is not None:
             return Whole(UNSIGNED, axis)
-        if node.children[1].type != "." or not isinstance(self._value(what, state), Real):
-            raise Unproved
+        need(node.children[1].type == "." and isinstance(self._value(what, state), Real))
         return REAL
 
-    def _place(self, node: tree_sitter.Node, state: State) -> tuple[Value, Value]:
-        indices = node.child_by_field_name("indices")
-        at = self._value(node.child_by_field_name("argument"), state)
-        return at, self._value(None if indices is None else _only(indices), state)
-
     def _unary(self, node: tree_sitter.Node, state: State) -> Value:
-        how, value = node.children[0].type, self._value(node.child_by_field_name("argument"), state)
+        how, value = node.children[0].type, no_pointer(self._value(part(node, "argument"), state))
+        need(how in "!+-~")
         if how == "!":
-            if isinstance(value, Pointer):
-                raise Unproved
             return self.any_of(BOOL)
-        if isinstance(value, Real) and how in "+-":
-            return value
-        if not isinstance(value, Whole) or how not in "+-~":
-            raise Unproved
         if how == "~":
-            return self.any_of(self.common(value.kind, value.kind))
-        return self.arithmetic(how, Whole(INT, constant_of(0)), value, state)
+            kind = whole(value).kind
+            return self.any_of(self.common(kind, kind))
+        return (
+            value
+            if isinstance(value, Real)
+            else self.arithmetic(how, Whole(INT, constant_of(0)), value, state)
+        )
 
     def _either(self, node: tree_sitter.Node, state: State) -> Value:
-        found = []
-        for branch, name in zip(
-            self._split(node.child_by_field_name("condition"), state),
-            ("consequence", "alternative"),
-            strict=True,
-        ):
-            if not branch.dead:
-                found.append((self._value(node.child_by_field_name(name), branch), branch))
+        branches = self._split(part(node, "condition"), state)
+        sides = zip(branches, ("consequence", "alternative"), strict=True)
+        found = [(self._value(part(node, side), one), one) for one, side in sides if not one.dead]
         if any(isinstance(value, Real) for value, _ in found):
             return REAL
-        # The type is that of both, so neither may be left out.
-        wholes = [(value, branch) for value, branch in found if isinstance(value, Whole)]
-        if len(wholes) != 2:
-            raise Unproved
-        common = self.common(wholes[0][0].kind, wholes[1][0].kind)
-        ends = [self.bounds(self.converted(value, common, branch).sum, branch) for value, branch in wholes]
+        need(len(found) == 2)  # the type is that of both, so neither may be left out
+        common = self.common(*(whole(value).kind for value, _ in found))
+        ends = [self.bounds(self.converted(value, common, branch).sum, branch) for value, branch in found]
         return self.within(common, min(low for low, _ in ends), max(high for _, high in ends))
 
+    def _cast_expression(self, node: tree_sitter.Node, state: State) -> Value:
+        return self._cast(part(node, "type"), part(node, "value"), state)
+
     def _cast(self, to: tree_sitter.Node | None, what: tree_sitter.Node | None, state: State) -> Value:
-        value, name = self._value(what, state), canonical(text_of(to), {})
-        if isinstance(value, Pointer):
-            raise Unproved
-        if name in REALS:
-            return REAL
-        if name not in KINDS:
-            raise Unproved
-        return self.converted(value, KINDS[name], state)
+        return self._of_type(canonical(text_of(to), {}), no_pointer(self._value(what, state)), state)
+
+    def _of_type(self, name: str, value: Value, state: State) -> Value:
+        """A number as one of a type."""
+        need(name in REALS or name in KINDS)
+        return REAL if name in REALS else self.converted(value, KINDS[name], state)
 
     def _call(self, node: tree_sitter.Node, state: State) -> Value:
-        function, listed = node.child_by_field_name("function"), node.child_by_field_name("arguments")
-        if function is None or listed is None or listed.type != "argument_list":
-            raise Unproved
+        function, listed = known(part(node, "function")), known(part(node, "arguments"))
+        need(listed.type == "argument_list")
         given = listed.named_children
         if function.type == "primitive_type" and len(given) == 1:
             return self._cast(function, given[0], state)
         if function.type == "template_function":
-            to = function.child_by_field_name("arguments")
-            if (
-                text_of(function.child_by_field_name("name")) != "static_cast"
-                or to is None
-                or len(given) != 1
-            ):
-                raise Unproved
-            return self._cast(_only(to), given[0], state)
+            need(text_of(part(function, "name")) == "static_cast" and len(given) == 1)
+            return self._cast(_only(known(part(function, "arguments"))), given[0], state)
         name = text_of(function)
-        if function.type != "identifier" or name in state.names:
-            raise Unproved
+        need(function.type == "identifier" and name not in state.names)
         values = [self._value(one, state) for one in given]
         if name in self._functions:
             return self._result(name, values, state)
@@ -282,42 +264,35 @@ class Run(Ranges):
             ends = [self.bounds(one.sum, state) for one in wholes]
             low, high = ((min if name == "min" else max)(each) for each in zip(*ends, strict=True))
             return self.within(wholes[0].kind, low, high)
-        of_reals = not wholes if name in ("min", "max") else is_function(name) or _OF_REALS.fullmatch(name)
-        if not of_reals or any(isinstance(one, Pointer) for one in values):
-            raise Unproved
+        need(not wholes if name in ("min", "max") else is_function(name) or _OF_REALS.fullmatch(name))
+        need(not any(isinstance(one, Pointer) for one in values))
         return REAL
 
     def _result(self, name: str, values: Sequence[Value], state: State) -> Value:
         params, body = self._functions[name]
-        if name in self._running or len(params) != len(values):
-            raise Unproved
+        need(name not in self._running and len(params) == len(values))
         names: dict[str, Value] = {}
-        for (own, kind), value in zip(params, values, strict=True):
-            if isinstance(value, Pointer):
-                raise Unproved
+        for (own, kind), value in zip(params, map(no_pointer, values), strict=True):
             names[own] = REAL if kind is None else self.converted(value, kind, state)
         self._running.append(name)
         after = self._statement(body, replace(state.copy(), names=names, guards=None))
         self._running.pop()
-        if not after.dead:  # it ends without a result
-            raise Unproved
+        need(after.dead)  # else it ends without a result
         return REAL
 
     # Conditions.
 
     def _split(self, node: tree_sitter.Node | None, state: State) -> tuple[State, State]:
         """What is known where a condition is met, and where it is not."""
-        if node is None or node.has_error:
-            raise Unproved
+        node = known(node)
         if node.type == "parenthesized_expression":
             return self._split(_only(node), state)
         if node.type == "unary_expression" and node.children[0].type == "!":
-            yes, no = self._split(node.child_by_field_name("argument"), state)
+            yes, no = self._split(part(node, "argument"), state)
             return no, yes
         unknown = replace(state.copy(), guards=None)
         if node.type == "binary_expression":
-            how = node.children[1].type
-            left, right = (node.child_by_field_name(side) for side in ("left", "right"))
+            how, left, right = node.children[1].type, part(node, "left"), part(node, "right")
             if how in ("&&", "||"):
                 first = self._split(left, state)
                 goes_on = first[how == "||"]
@@ -331,23 +306,21 @@ class Run(Ranges):
                 return (yes, rest) if how == "&&" else (rest, yes)
             if how in _COMPARISONS:
                 return self.compared(how, self._value(left, state), self._value(right, state), state)
-        if isinstance(self._value(node, state), Pointer):
-            raise Unproved
+        no_pointer(self._value(node, state))
         return unknown, unknown.copy()
 
     # Statements.
 
     def _statement(self, node: tree_sitter.Node | None, state: State) -> State:
         """Run a statement; what is known behind it."""
-        if node is None or node.has_error:
-            raise Unproved
+        node = known(node)
         if state.dead or node.type in ("comment", "preproc_call"):
             return state
         if node.type == "compound_statement":
             inner = state.copy()
             for child in node.named_children:
                 inner = self._statement(child, inner)
-            return replace(inner, names={name: inner.names[name] for name in state.names})
+            return _left(inner, state)
         if node.type == "declaration":
             return self._declared(node, state)
         if node.type == "expression_statement":
@@ -358,106 +331,70 @@ class Run(Ranges):
             return self._if(node, state)
         if node.type == "for_statement":
             return self._for(node, state)
-        if node.type in ("return_statement", "break_statement", "continue_statement"):
-            if node.named_children and (
-                not self._running or isinstance(self._value(_only(node), state), Pointer)
-            ):
-                raise Unproved
-            return replace(state.copy(), dead=True)
-        raise Unproved
+        need(node.type in _JUMPS)
+        if node.named_children:
+            need(self._running)
+            no_pointer(self._value(_only(node), state))
+        return replace(state.copy(), dead=True)
 
     def _declared(self, node: tree_sitter.Node, state: State) -> State:
         for child in node.children:
-            if child.type == "type_qualifier" and text_of(child) not in ("const", "constexpr"):
-                raise Unproved
-            if child.type not in (*_TYPES, "type_qualifier", "init_declarator", ",", ";", "comment"):
-                raise Unproved
-        name_of_type = canonical(text_of(node.child_by_field_name("type")), {})
-        for one in node.children_by_field_name("declarator"):
-            if one.type != "init_declarator" or len(one.named_children) != 2:
-                raise Unproved
-            declarator, value = (
-                one.child_by_field_name("declarator"),
-                self._value(one.child_by_field_name("value"), state),
-            )
-            is_pointer = declarator is not None and declarator.type == "pointer_declarator"
-            if is_pointer:
-                declarator = declarator.child_by_field_name("declarator") if declarator else None
-            name = text_of(declarator)
-            if declarator is None or declarator.type != "identifier" or name in state.names:
-                raise Unproved
-            if name_of_type == "auto":
-                made = value
-            elif isinstance(value, Pointer):
-                if not is_pointer:
-                    raise Unproved
-                made = value
-            elif name_of_type in REALS:
-                made = REAL
-            elif name_of_type in KINDS:
-                made = self.converted(value, KINDS[name_of_type], state)
+            if child.type == "type_qualifier":
+                need(text_of(child) in ("const", "constexpr"))
             else:
-                raise Unproved
-            if is_pointer != isinstance(made, Pointer) and name_of_type != "auto":
-                raise Unproved
+                need(child.type in (*_TYPES, "init_declarator", ",", ";", "comment"))
+        name_of_type = canonical(text_of(part(node, "type")), {})
+        for one in node.children_by_field_name("declarator"):
+            need(one.type == "init_declarator" and len(one.named_children) == 2)
+            made = self._value(part(one, "value"), state)
+            declarator = known(part(one, "declarator"))
+            is_pointer = declarator.type == "pointer_declarator"
+            name = known(part(declarator, "declarator") if is_pointer else declarator)
+            need(name.type == "identifier" and text_of(name) not in state.names)
+            if name_of_type != "auto":
+                need(is_pointer == isinstance(made, Pointer))
+                made = made if is_pointer else self._of_type(name_of_type, made, state)
             if isinstance(made, Whole) and not made.sum.is_plain:
                 made = Whole(made.kind, self.atom(*self.bounds(made.sum, state), made.sum))
-            state.names[name] = made
+            state.names[text_of(name)] = made
         return state
 
     def _assigned(self, node: tree_sitter.Node, state: State) -> None:
         """An assignment, or another expression whose value is not used."""
         if node.type == "parenthesized_expression":
             return self._assigned(_only(node), state)
+        made: Value = Whole(INT, constant_of(1))
         if node.type == "update_expression":
-            target, how, value = (
-                node.child_by_field_name("argument"),
-                "+-"[text_of(node).find("--") >= 0],
-                None,
-            )
+            target, how = known(part(node, "argument")), "-" if "--" in text_of(node) else "+"
         elif node.type == "assignment_expression":
-            target, how = node.child_by_field_name("left"), node.children[1].type.removesuffix("=")
-            value = node.child_by_field_name("right")
+            target, how = known(part(node, "left")), node.children[1].type.removesuffix("=")
+            made = no_pointer(self._value(part(node, "right"), state))
         else:
             self._value(node, state)
             return None
-        if target is None or target.has_error:
-            raise Unproved
-        made: Value = Whole(INT, constant_of(1)) if value is None else self._value(value, state)
-        if isinstance(made, Pointer):
-            raise Unproved
         if target.type == "identifier":
-            name = text_of(target)
-            before = state.names.get(name)
-            if before is None or isinstance(before, Pointer):
-                raise Unproved
-            if how:
-                made = self.arithmetic(how, before, made, state)
-            state.names[name] = (
-                before if isinstance(before, Real) else self.converted(made, before.kind, state)
+            need(text_of(target) in state.names)
+            before = no_pointer(state.names[text_of(target)])
+            made = self.arithmetic(how, before, made, state) if how else made
+            is_real = isinstance(before, Real)
+            state.names[text_of(target)] = (
+                before if is_real else self.converted(made, whole(before).kind, state)
             )
             return None
         if target.type == "field_expression" and _only_name(target) in state.names:
             self._field(target, state)
             return None
-        if target.type == "subscript_expression":
-            at, index = self._place(target, state)
-        elif target.type == "pointer_expression" and target.children[0].type == "*":
-            at, index = self._value(target.child_by_field_name("argument"), state), Whole(INT, constant_of(0))
-        else:
-            raise Unproved
+        at, index = self._place(target, state)
         if how:
             made = self.arithmetic(how, self._access(at, index, state, target, False), made, state)
         self._access(at, index, state, target, True)
         return None
 
     def _if(self, node: tree_sitter.Node, state: State) -> State:
-        condition = node.child_by_field_name("condition")
-        if condition is None or any(child.type == "constexpr" for child in node.children):
-            raise Unproved
-        yes, no = self._split(_only(condition), state)
-        other = node.child_by_field_name("alternative")
-        yes = self._scoped(node.child_by_field_name("consequence"), yes)
+        need(not any(child.type == "constexpr" for child in node.children))
+        yes, no = self._split(_only(known(part(node, "condition"))), state)
+        other = part(node, "alternative")
+        yes = self._scoped(part(node, "consequence"), yes)
         if other is not None:
             no = self._scoped(_only(other), no)
         if yes.dead or no.dead:
@@ -465,78 +402,57 @@ class Run(Ranges):
         made = state.copy()
         for name in state.names:
             one, two = yes.names[name], no.names[name]
-            if one == two:
-                made.names[name] = one
-            elif isinstance(one, Whole) and isinstance(two, Whole) and one.kind == two.kind:
-                ends = self.bounds(one.sum, yes), self.bounds(two.sum, no)
-                made.names[name] = self.within(
-                    one.kind, min(ends[0][0], ends[1][0]), max(ends[0][1], ends[1][1])
-                )
-            else:
-                raise Unproved
+            made.names[name] = one if one == two else self._joined(one, yes, two, no)
         if _jumps(node):
             made.guards = None
         return made
 
+    def _joined(self, one: Value, yes: State, two: Value, no: State) -> Whole:
+        """A number that is one or another, each as is known where it is that."""
+        need(whole(one).kind == whole(two).kind)
+        low, high = self.bounds(whole(one).sum, yes)
+        least, most = self.bounds(whole(two).sum, no)
+        return self.within(whole(one).kind, min(low, least), max(high, most))
+
     def _scoped(self, node: tree_sitter.Node | None, state: State) -> State:
         """A statement whose variables end with it."""
-        made = self._statement(node, state.copy())
-        return replace(made, names={name: made.names[name] for name in state.names})
+        return _left(self._statement(node, state.copy()), state)
 
     def _for(self, node: tree_sitter.Node, state: State) -> State:
-        begin, condition, update = (
-            node.child_by_field_name(part) for part in ("initializer", "condition", "update")
+        begin, condition, update, body = (
+            known(part(node, field)) for field in ("initializer", "condition", "update", "body")
         )
-        body = node.child_by_field_name("body")
-        if (
-            begin is None
-            or begin.type != "declaration"
-            or condition is None
-            or update is None
-            or body is None
-        ):
-            raise Unproved
+        need(begin.type == "declaration" and condition.type == "binary_expression")
         declarators = begin.children_by_field_name("declarator")
         outer = self._declared(begin, state.copy())
-        name = text_of(declarators[0].child_by_field_name("declarator"))
-        first = outer.names[name]
-        if len(declarators) != 1 or not isinstance(first, Whole) or condition.type != "binary_expression":
-            raise Unproved
+        name = text_of(part(declarators[0], "declarator"))
+        need(len(declarators) == 1 and name in outer.names)
+        first = whole(outer.names[name])
         changed = _changed(body)
-        left, right = (condition.child_by_field_name(side) for side in ("left", "right"))
+        left, right = known(part(condition, "left")), known(part(condition, "right"))
         how = condition.children[1].type
         if how in (">", ">="):
             left, right, how = right, left, {">": "<", ">=": "<="}[how]
-        if (
-            left is None
-            or right is None
-            or how not in ("<", "<=")
-            or left.type != "identifier"
-            or text_of(left) != name
-        ):
-            raise Unproved
+        need(how in ("<", "<=") and left.type == "identifier" and text_of(left) == name)
         step = self._step(update, name, outer)
-        parts = [one for part in (right, update) for one in walk(part)]
+        parts = [one for each in (right, update) for one in walk(each)]
         used = {text_of(one) for one in parts if one.type == "identifier"}
-        if name in changed or used & changed or name in {text_of(one) for one in walk(right)}:
-            raise Unproved
-        if any(one.type in _READS for one in parts):
-            raise Unproved
+        need(name not in changed and not used & changed and name not in {text_of(one) for one in walk(right)})
+        need(not any(one.type in _READS for one in parts))
         for each in changed & state.names.keys():
-            before = outer.names[each]
-            if isinstance(before, Pointer):
-                raise Unproved
+            before = no_pointer(outer.names[each])
             outer.names[each] = self.any_of(before.kind) if isinstance(before, Whole) else before
-        end = self._value(right, outer)
-        if not isinstance(end, Whole):
-            raise Unproved
+        end = whole(self._value(right, outer))
         low, (least, most) = self.bounds(first.sum, outer)[0], self.bounds(end.sum, outer)
         most -= how == "<"
         # The variable and its end are compared as they are, and the variable may go on once behind it.
         common = self.common(first.kind, end.kind)
         beyond = max(most, self.bounds(first.sum, outer)[1]) + step
-        if min(low, least) < common.low or max(beyond, most + 1) > common.high or beyond > first.kind.high:
-            raise Unproved
+        need(
+            common.low <= min(low, least)
+            and max(beyond, most + 1) <= common.high
+            and beyond <= first.kind.high
+        )
         inner = outer.copy()
         if most > low:
             turns = self.atom(0, (most - low) // step)
@@ -550,70 +466,89 @@ class Run(Ranges):
             inner.guards = None
         if not inner.dead:
             self._statement(body, inner)
-        after = replace(outer, names={each: outer.names[each] for each in state.names})
+        after = _left(outer, state)
         if leaves:
             after.guards = None
         return after
 
     def _step(self, update: tree_sitter.Node, name: str, state: State) -> int:
-        if update.type == "update_expression" and text_of(update).replace(" ", "") in (
-            f"++{name}",
-            f"{name}++",
-        ):
+        if update.type == "update_expression":
+            need(text_of(update).replace(" ", "") in (f"++{name}", f"{name}++"))
             return 1
-        if update.type != "assignment_expression" or update.children[1].type != "+=":
-            raise Unproved
-        step = self._value(update.child_by_field_name("right"), state)
-        target = update.child_by_field_name("left")
-        if text_of(target) != name or not isinstance(step, Whole) or step.sum.terms or step.sum.constant < 1:
-            raise Unproved
-        return step.sum.constant
+        need(update.type == "assignment_expression" and update.children[1].type == "+=")
+        step = whole(self._value(part(update, "right"), state)).sum
+        need(text_of(part(update, "left")) == name and not step.terms and step.constant >= 1)
+        return step.constant
 
 
+#: How each kind of expression gets its value.
+_EXPRESSIONS: dict[str, Callable[[Run, tree_sitter.Node, State], Value]] = {
+    "number_literal": Run._literal,
+    "true": Run._truth,
+    "false": Run._truth,
+    "identifier": Run._variable,
+    "parenthesized_expression": Run._inner,
+    "field_expression": Run._field,
+    "subscript_expression": Run._read,
+    "pointer_expression": Run._pointed,
+    "cast_expression": Run._cast_expression,
+    "call_expression": Run._call,
+    "unary_expression": Run._unary,
+    "conditional_expression": Run._either,
+    "binary_expression": Run._binary,
+}
 _COMPARISONS = frozenset(("<", "<=", ">", ">=", "==", "!="))
 _TYPES = ("primitive_type", "sized_type_specifier", "type_identifier", "placeholder_type_specifier")
+_JUMPS = ("return_statement", "break_statement", "continue_statement")
 _READS = frozenset(("subscript_expression", "pointer_expression", "call_expression"))
+
+
+def known(node: tree_sitter.Node | None) -> tree_sitter.Node:
+    """A node that is there, and that the parser understands."""
+    if node is None or node.has_error:
+        raise Unproved
+    return node
 
 
 def _only(node: tree_sitter.Node) -> tree_sitter.Node:
     """The only part of a node."""
     parts = [child for child in node.named_children if child.type != "comment"]
-    if len(parts) != 1:
-        raise Unproved
+    need(len(parts) == 1)
     return parts[0]
+
+
+def _left(inner: State, outer: State) -> State:
+    """What is known behind a block, of the variables that were known before it."""
+    return replace(inner, names={name: inner.names[name] for name in outer.names})
 
 
 def _only_name(node: tree_sitter.Node) -> str:
     """The variable of which a field is taken; empty if it is of something else."""
-    what = node.child_by_field_name("argument")
+    what = part(node, "argument")
     return text_of(what) if what is not None and what.type == "identifier" else ""
 
 
 def _jumps(node: tree_sitter.Node) -> bool:
-    return any(
-        one.type in ("return_statement", "break_statement", "continue_statement") for one in walk(node)
-    )
+    return any(one.type in _JUMPS for one in walk(node))
 
 
 def _changed(node: tree_sitter.Node) -> set[str]:
     """The names that a statement may assign to."""
-    made = set()
-    for one in walk(node):
-        part = {"assignment_expression": "left", "update_expression": "argument"}.get(one.type)
-        if part and (target := one.child_by_field_name(part)):
-            made.add(text_of(target))
-    return made
+    targets = (
+        part(one, {"assignment_expression": "left"}.get(one.type, "argument"))
+        for one in walk(node)
+        if one.type in ("assignment_expression", "update_expression")
+    )
+    return {text_of(target) for target in targets if target is not None}
 
 
 def _literal(text: str) -> Value:
     match = _NUMBER.fullmatch(text)
     if match is None:
-        if _REAL.fullmatch(text) is None:
-            raise Unproved
+        need(_REAL.fullmatch(text))
         return REAL
     digits, unsigned = match[1], bool(match[2] or match[4])
-    if match[2] and match[4]:
-        raise Unproved
+    need(not (match[2] and match[4]))
     base = 16 if digits[:2] in ("0x", "0X") else 8 if digits[0] == "0" else 10
     value = int(digits, base)
     for bits in (64,) if match[3] else (32, 64):
@@ -728,9 +663,8 @@ class Proof:
         """Note what a launch writes; whether that, and that it reads nothing unset, is known."""
         marked = []
         for _, empty in unset.among(list(arrays)):
-            high = empty.low + empty.elements.size * empty.itemsize
             for number, array in enumerate(arrays):
-                if array is None or not empty.low <= (at := array.ctypes.data) < high:
+                if array is None or not empty.low <= (at := array.ctypes.data) < empty.high:
                     continue
                 own = empty.elements[(at - empty.low) // empty.itemsize :][: array.size]
                 unknown = number in found.read or number not in found.every
@@ -760,63 +694,49 @@ def _type_of(param: Param) -> str:
 @lru_cache(maxsize=16)
 def of(unit: Unit) -> Proof | None:
     """The proof of a kernel; None for one whose launches are all watched."""
+    try:
+        return _read(unit)
+    except Unproved:
+        return None
+
+
+def _read(unit: Unit) -> Proof:
+    """The proof of a kernel.
+
+    Raises:
+        Unproved: it has something that is not understood.
+    """
     texts = list(_TEXTS.finditer(unit.text))
-    if (
-        unit.trusted
-        or unit.checked
-        or unit.dynamic_shared
-        or unit.signature.cluster != (1, 1, 1)
-        or len(texts) != 1
-    ):
-        return None
-    own = unit.text[texts[0].end() :]
-    if _CONTINUED.search(own) or _UNCLEAR.search(_COMMENTS.sub(" ", own)) or _DIRECTIVE.search(own):
-        return None
+    need(not (unit.trusted or unit.checked or unit.dynamic_shared))
+    need(unit.signature.cluster == (1, 1, 1) and len(texts) == 1)
+    others, own = unit.text[: texts[0].start()], unit.text[texts[0].end() :]
+    need(not (_CONTINUED.search(own) or _UNCLEAR.search(COMMENT.sub(" ", own)) or _DIRECTIVE.search(own)))
     for param in unit.signature.params:
-        known = _type_of(param) in REALS or _type_of(param) in KINDS
-        if param.kind not in ("pointer", "scalar") or not known or "volatile" in param.type_text:
-            return None
-    root = syntax_tree(own.encode())
+        need(param.kind in ("pointer", "scalar") and "volatile" not in param.type_text)
+        need(_type_of(param) in REALS or _type_of(param) in KINDS)
     kernel, functions = None, dict[str, Function]()
-    for node in [] if root.has_error else root.named_children:
-        part = node.child_by_field_name("body") if node.type == "linkage_specification" else node
+    for node in known(syntax_tree(own.encode())).named_children:
         if node.type == "comment":
             continue
-        if part is None or part.type != "function_definition":
-            return None
-        if any(child.type == "__global__" for child in part.children):
-            kernel = part if {child.type for child in part.children} <= _OF_KERNELS else None
+        one = known(part(node, "body") if node.type == "linkage_specification" else node)
+        need(one.type == "function_definition")
+        if any(child.type == "__global__" for child in one.children):
+            kernel = one if {child.type for child in one.children} <= _OF_KERNELS else None
         else:
-            name, function = _function(part)
+            name, function = _function(one)
             # Of a name that is also a header's, another function may be called.
-            others = unit.text[: texts[0].start()]
-            if (
-                function is None
-                or name in functions
-                or not _known().isdisjoint((name, name[:-1]))
-                or re.search(rf"\b{name}\b", others)
-            ):
-                return None
+            need(name not in functions and _known().isdisjoint((name, name[:-1])))
+            need(not re.search(rf"\b{name}\b", others))
             functions[name] = function
-    body = None if kernel is None else kernel.child_by_field_name("body")
-    return None if body is None else Proof(unit, body, functions, texts[0][2], int(texts[0][1]))
+    return Proof(unit, known(part(kernel, "body")), functions, texts[0][2], int(texts[0][1]))
 
 
 _OF_KERNELS = frozenset(
     ("__global__", "primitive_type", "function_declarator", "compound_statement", "launch_bounds", "comment")
 )
+#: Words before a function's name that change nothing here.
 _OF_FUNCTIONS = frozenset(
-    (
-        "__device__",
-        "__host__",
-        "__forceinline__",
-        "__noinline__",
-        "static",
-        "inline",
-        "constexpr",
-        "const",
-        "",
-    )
+    ["", *"__device__ __host__ __forceinline__ __noinline__ static inline constexpr const".split()]
 )
 
 
@@ -827,40 +747,30 @@ def _known() -> frozenset[str]:
         *RUNTIME.glob("cukern_*.h"),
         *(path for path in (RUNTIME / "include").rglob("*") if path.is_file()),
     ]
-    texts = (_COMMENTS.sub(" ", path.read_text()) for path in paths)
+    texts = (COMMENT.sub(" ", path.read_text()) for path in paths)
     known = re.compile(r"[A-Za-z_]\w*(?=\()|(?<=#define )\w+|(?<=[A-Z]\()\w+")
     return frozenset(word for text in texts for word in known.findall(text))
 
 
-def _function(node: tree_sitter.Node) -> tuple[str, Function | None]:
-    """The name of a function, and what it takes if that are numbers, and a float or a vector of them is its result."""
-    declarator, body = node.child_by_field_name("declarator"), node.child_by_field_name("body")
-    result = node.child_by_field_name("type")
-    listed = None if declarator is None else declarator.child_by_field_name("parameters")
-    if body is None or listed is None or declarator is None or declarator.type != "function_declarator":
-        return "", None
-    words = {text_of(child) for child in node.children if child not in (declarator, body, result)}
-    params = [_parameter(one) for one in listed.named_children if one.type != "comment"]
-    name = declarator.child_by_field_name("declarator")
-    simple = name is not None and name.type == "identifier" and len(declarator.named_children) == 2
-    if (
-        not simple
-        or not words <= _OF_FUNCTIONS
-        or canonical(text_of(result), {}) not in REALS
-        or None in params
-    ):
-        return "", None
-    return text_of(name), Function([one for one in params if one is not None], body)
-
-
-def _parameter(node: tree_sitter.Node) -> tuple[str, Kind | None] | None:
-    """The name of a parameter of a function and its type, None for floats; None for another one."""
-    declarator, kind = node.child_by_field_name("declarator"), node.child_by_field_name("type")
-    others = {text_of(child) for child in node.children if child not in (declarator, kind)}
-    name = canonical(text_of(kind), {})
-    known = (
-        node.type == "parameter_declaration" and declarator is not None and declarator.type == "identifier"
+def _function(node: tree_sitter.Node) -> tuple[str, Function]:
+    """The name of a function, and what it takes: numbers alone, of which it makes a float or a vector of them."""
+    declarator, body, result = (known(part(node, field)) for field in ("declarator", "body", "type"))
+    listed, name = known(part(declarator, "parameters")), known(part(declarator, "declarator"))
+    need(declarator.type == "function_declarator" and len(declarator.named_children) == 2)
+    need(name.type == "identifier" and canonical(text_of(result), {}) in REALS)
+    need(
+        {text_of(child) for child in node.children if child not in (declarator, body, result)}
+        <= _OF_FUNCTIONS
     )
-    if not known or not others <= {"const"} or name not in (*REALS, *KINDS):
-        return None
+    params = [_parameter(one) for one in listed.named_children if one.type != "comment"]
+    return text_of(name), Function(params, body)
+
+
+def _parameter(node: tree_sitter.Node) -> tuple[str, Kind | None]:
+    """The name of a parameter of a function and its type, None for floats."""
+    declarator, kind = known(part(node, "declarator")), known(part(node, "type"))
+    name = canonical(text_of(kind), {})
+    need(node.type == "parameter_declaration" and declarator.type == "identifier")
+    need({text_of(child) for child in node.children if child not in (declarator, kind)} <= {"const"})
+    need(name in REALS or name in KINDS)
     return text_of(declarator), KINDS.get(name)

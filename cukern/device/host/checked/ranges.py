@@ -89,6 +89,26 @@ Value: TypeAlias = Whole | Real | Pointer
 REAL = Real()
 
 
+def need(holds: object) -> None:
+    """Raise :class:`Unproved` unless something holds."""
+    if not holds:
+        raise Unproved
+
+
+def whole(value: Value) -> Whole:
+    """A value that is a whole number, as need be."""
+    if not isinstance(value, Whole):
+        raise Unproved
+    return value
+
+
+def no_pointer(value: Value) -> Whole | Real:
+    """A value that is no pointer, as need be."""
+    if isinstance(value, Pointer):
+        raise Unproved
+    return value
+
+
 class Atom(NamedTuple):
     """A whole number that differs from thread to thread, or from time to time.
 
@@ -214,14 +234,12 @@ class Ranges:
         low, high = self.bounds(made, state)
         if kind.low <= low and high <= kind.high:
             return Whole(kind, made)
-        if kind.signed:
-            raise Unproved
+        need(not kind.signed)
         return self.any_of(kind)
 
     def within(self, kind: Kind, low: int, high: int) -> Whole:
         if low < kind.low or high > kind.high:
-            if kind.signed:
-                raise Unproved
+            need(not kind.signed)
             return self.any_of(kind)
         return Whole(kind, constant_of(low) if low == high else self.atom(low, high))
 
@@ -235,12 +253,11 @@ class Ranges:
         if isinstance(a, Pointer) or isinstance(b, Pointer):
             if how == "+" and isinstance(b, Pointer):
                 a, b = b, a
-            if how not in "+-" or not isinstance(a, Pointer) or not isinstance(b, Whole):
+            if how not in "+-" or not isinstance(a, Pointer):
                 raise Unproved
-            return Pointer(a.param, a.at.plus(b.sum, 1 if how == "+" else -1))
+            return Pointer(a.param, a.at.plus(whole(b).sum, 1 if how == "+" else -1))
         if isinstance(a, Real) or isinstance(b, Real):
-            if how not in "+-*/":
-                raise Unproved
+            need(how in "+-*/")
             return REAL
         if how in ("<<", ">>"):
             return self._shifted(how, a, b, state)
@@ -257,8 +274,7 @@ class Ranges:
             return self.within(kind, min(products), max(products))
         (low, high), (least, most) = ends
         if how in ("/", "%"):
-            if least < 1 or low < 0:
-                raise Unproved
+            need(least >= 1 and low >= 0)
             if how == "/":
                 return self.within(kind, low // most, high // least)
             if low == high and least == most:
@@ -273,15 +289,13 @@ class Ranges:
     def _shifted(self, how: str, a: Whole, b: Whole, state: State) -> Whole:
         kind = self.common(a.kind, a.kind)
         low, high = self.bounds(a.sum, state)
-        if b.sum.terms or not 0 <= b.sum.constant < kind.bits or low < 0:
-            raise Unproved
+        need(not b.sum.terms and 0 <= b.sum.constant < kind.bits and low >= 0)
         if how == ">>":
             return self.within(kind, low >> b.sum.constant, high >> b.sum.constant)
         return self.in_range(kind, constant_of(0).plus(a.sum, 1 << b.sum.constant), state)
 
     def compared(self, how: str, a: Value, b: Value, state: State) -> tuple[State, State]:
-        if isinstance(a, Pointer) or isinstance(b, Pointer):
-            raise Unproved
+        a, b = no_pointer(a), no_pointer(b)
         unknown = replace(state.copy(), guards=None)
         if isinstance(a, Real) or isinstance(b, Real):
             return unknown, unknown.copy()

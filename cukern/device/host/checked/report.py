@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 
 from ....errors import KernelReport, TemplateError
-from ....text import Dim3, render
+from ....text import COMMENT, Dim3, render
+from ....text.edits import blank
+from ....text.line_directives import lines_from, placed
 from ....text.signature import Unit
+from ....text.std_names import own_at
 from ..compiler import frames
 from ..lines import template_line, templates_of
 from ..settings import TIME_LIMIT
@@ -64,11 +67,8 @@ def _unset_reads(said: str, own: Callable[[str], bool]) -> list[tuple[str, str, 
     return reads
 
 
-_COMMENTS = re.compile(r"//.*|/\*(?s:.*?)\*/")
-#: Where the user's text begins, behind the prelude.
 #: A program counter in the runtime's messages.
 _PC = re.compile(r",? \[pc ([0-9a-f]+)\](?::0)?")
-_DIRECTIVE = re.compile(r'#line (\d+) "([^"]*)"')
 #: By which threads or blocks may differ that never read their indices; and functions of preludes may read these.
 _KNOWS_WHO = re.compile(
     r"\b(?:volatile|asm|clock|clock64|malloc|new|printf|curand\w*|cooperative_groups|cub)\b|atomic|_sync\b|__sync"
@@ -77,7 +77,6 @@ _KNOWS_WHO = re.compile(
 _SEVERAL = 64
 _OTHER_PRELUDES = re.compile(r'^#line \d+ "prelude/(?!base\.cuh|fills)', re.MULTILINE)
 _ALLOCATES = re.compile(r"\b(?:malloc|free|new|delete)\b")
-_OWN_LINES = re.compile(r'^#line \d+ "(?!prelude/)', re.MULTILINE)
 
 
 class _Side(ctypes.Structure):
@@ -107,10 +106,6 @@ class RawReport(ctypes.Structure):
     )
 
 
-def _blank(comment: re.Match[str]) -> str:
-    return " " + "\n" * comment[0].count("\n")
-
-
 def _place(index: int, shape: Sequence[int]) -> Dim3:
     return index % shape[0], index // shape[0] % shape[1], index // shape[0] // shape[1]
 
@@ -138,8 +133,7 @@ class Reader:
         self._name = unit.signature.name
         self._templates = templates_of(unit)
         self._lines: dict[int, str] = {}
-        own = _OWN_LINES.search(unit.text)
-        self._own_text = _COMMENTS.sub(_blank, unit.text[own.start() if own else 0 :])
+        self._own_text = COMMENT.sub(lambda comment: blank(comment[0]), unit.text[own_at(unit.text) :])
         #: Whether the text allocates memory.
         self.allocates = _ALLOCATES.search(self._own_text) is not None
         self._unset = _unset_reads(
@@ -175,10 +169,7 @@ class Reader:
         for place, other, text, name in self._unset:
             if name in harmless:
                 continue
-            report = KernelReport(
-                "unset", self._message(place, other, f"unset register: {text}"), self._name, place, other
-            )
-            unique[report.kind, place] = report
+            unique["unset", place] = self._told("unset", f"unset register: {text}", place, other)
         for one in raw:
             report = self._report(one)
             key = report.kind, report.place, report.other_place, report.array, one.here.writes
@@ -198,52 +189,41 @@ class Reader:
     def unset_array(self, name: str, place: str) -> KernelReport:
         """That a launch depends on elements of a local array which nothing has set."""
         what = f"unset register: {name} is used, of which nothing has set a part, or all"
-        return KernelReport("unset", self._message(place, "", what), self._name, place, array=name)
+        return self._told("unset", what, place, array=name)
 
-    def _misfits(self) -> list[KernelReport]:
-        """What the launch has that the text does not know: threads or blocks along an axis that it never reads."""
-        reports = []
-        for what, variable, sizes in (("block", "threadIdx", self._block), ("grid", "blockIdx", self._grid)):
-            for axis, size in zip("yz", sizes[1:], strict=True):
+    def _misfits(self) -> Iterator[KernelReport]:
+        """What the launch has that the text does not know: threads or blocks along an axis that it never reads.
+
+        Those along x are told of if each writes the same elements, as the text may know them by other means.
+        """
+        own, preludes = self._own_text, _OTHER_PRELUDES.search(self._unit.text)
+        alike = (0, 0) if _KNOWS_WHO.search(own) or preludes else self.repeated
+        for what, variable, sizes, count in (
+            ("block", "threadIdx", self._block, alike[0]),
+            ("grid", "blockIdx", self._grid, alike[1]),
+        ):
+            for axis, size in zip("xyz", sizes, strict=True):
                 if self._unit.trusted or size == 1 or self._reads(variable, axis):
                     continue
+                if axis == "x" and count < _SEVERAL:
+                    continue
+                does = "write the same elements" if axis == "x" else "do the same"
                 text = (
                     f"geometry: {what} has {size} along {axis}, and the kernel never reads {variable}.{axis}: all "
-                    f"{size} do the same"
+                    f"{size} {does}"
                 )
-                place = self._line_of(variable)
-                reports.append(KernelReport("geometry", self._message(place, "", text), self._name, place))
-        return [*reports, *self._repetitions()]
+                yield self._told("geometry", text, self._line_of(self._name if axis == "x" else variable))
 
-    def _repetitions(self) -> Iterator[KernelReport]:
-        """Threads or blocks along x, of which each writes the same elements, as the text never reads where it is."""
-        if self._unit.trusted or _KNOWS_WHO.search(self._own_text) or _OTHER_PRELUDES.search(self._unit.text):
-            return
-        for what, variable, size, count in (
-            ("block", "threadIdx", self._block[0], self.repeated[0]),
-            ("grid", "blockIdx", self._grid[0], self.repeated[1]),
-        ):
-            if size > 1 and count >= _SEVERAL and not self._reads(variable, "x"):
-                text = (
-                    f"geometry: {what} has {size} along x, and the kernel never reads {variable}.x: all {size} write "
-                    "the same elements"
-                )
-                place = self._line_of(self._name)
-                yield KernelReport("geometry", self._message(place, "", text), self._name, place)
+    def _told(self, kind: str, text: str, place: str, other: str = "", **more: Any) -> KernelReport:
+        """A report, whose message has the lines of its places."""
+        message = self._message(place, other, text)
+        return KernelReport(kind, message, self._name, place, other_place=other, **more)
 
     def _line_of(self, word: str) -> str:
         """The first line of the user's text with a word; that of the kernel's name if there is none."""
-        file, number, first = "", 0, ""
-        for line in self._own_text.split("\n"):
-            if directive := _DIRECTIVE.match(line):
-                file, number = directive[2], int(directive[1])
-                continue
-            if word in line:
-                return f"{file}:{number}"
-            if self._name in line and not first:
-                first = f"{file}:{number}"
-            number += 1
-        return first
+        lines = list(placed(self._own_text))
+        found = (f"{file}:{n}" for one in (word, self._name) for file, n, line in lines if one in line)
+        return next(found, "")
 
     def _reads(self, variable: str, axis: str) -> bool:
         """Whether the text reads an axis of a built-in variable, or takes all of it."""
@@ -296,47 +276,38 @@ class Reader:
         other: dict[str, Any] = {}
         other_place = ""
         if kind == "out of bounds":
-            what = (
-                f"out of bounds: {who} {does} {described}{self._since(raw)}"
-                if not text
-                else f"out of bounds: {who}: {text}"
-            )
+            said = f"{who}: {text}" if text else f"{who} {does} {described}{self._since(raw)}"
         elif kind == "race" and text and not raw.has_other:  # shared memory of another block of a cluster
-            what = f"race: {who} {does} {described}, {text}"
+            said = f"{who} {does} {described}, {text}"
         elif kind == "race":
             other_place = self._where(raw.other)
             far, near = _place(raw.other.block, self._grid), _place(raw.other.thread, self._block)
-            other = {"other_block": far, "other_thread": near, "other_place": other_place}
-            did = "written" if raw.other.writes else "read"
-            how = " atomically" if raw.other.how in _ATOMIC else ""
-            beside = raw.here.how == 2  # an asynchronous operation
-            who, gap = (
-                (f"{text} of {who}", "before a wait for it")
-                if beside
-                else (who, text or "with no barrier in between")
-            )
-            what = (
-                f"race: {who} {does} {described}, {did}{how} by block {far}, thread {near}"
-                f"{f' at {other_place}' if other_place else ''} {gap}"
-            )
+            other = {"other_block": far, "other_thread": near}
+            did = ("written" if raw.other.writes else "read") + " atomically" * (raw.other.how in _ATOMIC)
+            at = f" at {other_place}" if other_place else ""
+            if raw.here.how == 2:  # an asynchronous operation
+                who, gap = f"{text} of {who}", "before a wait for it"
+            else:
+                gap = text or "with no barrier in between"
+            said = f"{who} {does} {described}, {did} by block {far}, thread {near}{at} {gap}"
         elif kind == "unset":
-            what = f"unset: {who} reads {described}, which nothing has written"
+            said = f"{who} reads {described}, which nothing has written"
         elif kind == "const":
-            what = f"const: {who} writes {described}, which the kernel declares const"
+            said = f"{who} writes {described}, which the kernel declares const"
         elif kind == "misaligned":
-            what = f"misaligned: {who}: {described}: {text}"
+            said = f"{who}: {described}: {text}"
         elif kind == "use after free":
-            what = f"use after free: {who} {does} {described}{self._since(raw)}"
+            said = f"{who} {does} {described}{self._since(raw)}"
         elif kind == "free":
-            what = f"free: {who}: {described} {text}{self._since(raw)}"
+            said = f"{who}: {described} {text}{self._since(raw)}"
         elif kind == "leak":
-            what = f"leak: an allocation of {raw.bytes} bytes by {who} is never freed, and no pointer to it is left"
+            said = f"an allocation of {raw.bytes} bytes by {who} is never freed, and no pointer to it is left"
         else:
-            what = f"{kind}: {who}: {text}"
-        return KernelReport(
-            kind, self._message(place, other_place, what), self._name, place,
-            array=name, element=element, block=block, thread=thread, **other,
-        )  # fmt: skip
+            said = f"{who}: {text}"
+        what = f"{kind}: {said}"
+        return self._told(
+            kind, what, place, other_place, array=name, element=element, block=block, thread=thread, **other
+        )
 
     def _since(self, raw: RawReport) -> str:
         """Where memory was allocated that an access is not in, or freed."""
@@ -357,10 +328,7 @@ class Reader:
         place = line or places[0] if kind == "timeout" else places[0] or line
         if kind == "timeout":
             text = f"stopped, as it ran longer than {self.seconds:g} s ({TIME_LIMIT}): {text}"
-        return KernelReport(
-            kind, self._message(place, places[1], text), self._name, place,
-            other_place=places[1], block=block, thread=thread,
-        )  # fmt: skip
+        return self._told(kind, text, place, places[1], block=block, thread=thread)
 
     def _message(self, place: str, other: str, what: str) -> str:
         at = f", {place}" if place and place not in what else ""
@@ -375,15 +343,7 @@ class Reader:
         """The lines of a template, or else of a file, as far as the kernel needs them; empty if there are none."""
         with suppress(TemplateError):
             return render.source_of(name)
-        lines: dict[int, str] = {}
-        file, number = "", 0
-        for line in self._unit.text.split("\n"):
-            if directive := _DIRECTIVE.match(line):
-                file, number = directive[2], int(directive[1])
-            else:
-                if file == name:
-                    lines[number] = line
-                number += 1
+        lines = lines_from(self._unit.text, name)
         return "\n".join(lines.get(n, "") for n in range(1, max(lines, default=0) + 1))
 
     def _element(self, raw: RawReport) -> tuple[str, int | tuple[int, ...] | None, str]:
@@ -392,17 +352,10 @@ class Reader:
             return "", raw.offset, f"byte {raw.offset} of an allocation of {raw.bytes} bytes"
         if raw.region <= _FIRST_ENTRY:
             name, behind = self.entries[_FIRST_ENTRY - raw.region]
-            flat = raw.offset // behind.dtype.itemsize
-            return (
-                name,
-                flat,
-                f"element {flat} of {name}, which has {behind.size} element{'s' * (behind.size != 1)}",
-            )
+            return _in_array(name, name, behind, raw.offset)
         if raw.region <= _FIRST_VARIABLE:
             name = self.variable(raw.region)
-            flat = raw.offset // max(1, raw.size)
-            said = f"element {flat} (byte {raw.offset}) of variable {name}, which has {raw.bytes} bytes"
-            return name, flat, said
+            return _in_variable(name, f"variable {name}", raw, raw.bytes)
         if raw.region < 0:
             return "", None, f"address {raw.offset:#x}, which is no array's"
         if raw.region >= _SHARED:
@@ -410,37 +363,35 @@ class Reader:
         param, array = self._unit.signature.params[raw.region], self._arrays[raw.region]
         if array is None:
             return param.name, None, f"byte {raw.offset} of {param.name}"
-        itemsize = array.dtype.itemsize
-        flat = raw.offset // itemsize
-        kind = "argument" if param.kind != "view" else "view"
-        if param.kind == "view" and array.ndim and (index := _index_in(array, raw.offset)) is not None:
-            return param.name, index, f"element {index} of {kind} {param.name}"
-        size = f"{array.size} element{'s' * (array.size != 1)}"
-        return param.name, flat, f"element {flat} of {kind} {param.name}, which has {size}"
+        if param.kind != "view":
+            return _in_array(param.name, f"argument {param.name}", array, raw.offset)
+        if array.ndim and (index := _index_in(array, raw.offset)) is not None:
+            return param.name, index, f"element {index} of view {param.name}"
+        return _in_array(param.name, f"view {param.name}", array, raw.offset)
 
-    def _shared_element(self, raw: RawReport) -> tuple[str, int | None, str]:
+    def _shared_element(self, raw: RawReport) -> tuple[str, int, str]:
         number = raw.region - _SHARED
-        if number == 0:
-            name = next((one.name for one in self._unit.dynamic_shared), "")
-            size = self._shared[1](0)
-            hint = " (shared=...)" if not 0 <= raw.offset < size else ""
-            return (
-                name,
-                raw.offset,
-                (
-                    f"byte {raw.offset} of dynamic shared memory {name}, of which the launch asked for {size} "
-                    f"bytes{hint}"
-                ),
-            )
-        name, width = self._shared[0](number), max(1, raw.size)
-        flat = raw.offset // width
-        return (
-            name,
-            flat,
-            (
-                f"element {flat} (byte {raw.offset}) of shared {name}, which has {self._shared[1](number)} bytes"
-            ),
+        size = self._shared[1](number)
+        if number:
+            name = self._shared[0](number)
+            return _in_variable(name, f"shared {name}", raw, size)
+        name = next((one.name for one in self._unit.dynamic_shared), "")
+        said = (
+            f"byte {raw.offset} of dynamic shared memory {name}, of which the launch asked for {size} bytes"
         )
+        return name, raw.offset, said + ("" if 0 <= raw.offset < size else " (shared=...)")
+
+
+def _in_array(name: str, called: str, array: _Array, offset: int) -> tuple[str, int, str]:
+    """The element of an array at an offset, as of :meth:`Reader._element`."""
+    flat = offset // array.dtype.itemsize
+    return name, flat, f"element {flat} of {called}, which has {array.size} element{'s' * (array.size != 1)}"
+
+
+def _in_variable(name: str, called: str, raw: RawReport, size: int) -> tuple[str, int, str]:
+    """The element of a variable of so many bytes that was touched, as of :meth:`Reader._element`."""
+    flat = raw.offset // max(1, raw.size)
+    return name, flat, f"element {flat} (byte {raw.offset}) of {called}, which has {size} bytes"
 
 
 def _index_in(array: _Array, offset: int) -> tuple[int, ...] | None:

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 
 import tree_sitter
 
+from ....text.edits import Edit, edited
+from ....text.scopes import declared_name
 from ....text.signature import Unit
-from ....text.syntax import syntax_tree
+from ....text.syntax import in_function, part, syntax_tree, text_of, walk
 from .. import texture
 from ..compiler import HEADER
 from ..elf import SIZE_OF_SHARED
 from ..translate import (
-    Edit,
     alignment_edits,
     barrier_edits,
+    entry_words,
     needs_fibers,
     ptx_edits,
     shared_edit,
@@ -67,41 +69,23 @@ _COPIES = re.compile(r"\[\s*=")
 _ALIGNED = re.compile(r"(?:\balignas|\b__align__)\s*(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))")
 
 
-def _named(node: tree_sitter.Node) -> tree_sitter.Node | None:
-    """The identifier that a declarator declares."""
-    while node.type != "identifier":
-        inner = node.child_by_field_name("declarator") or next(iter(node.named_children), None)
-        if inner is None:
-            return None
-        node = inner
-    return node
-
-
-def _in_function(node: tree_sitter.Node) -> bool:
-    parent = node.parent
-    while parent is not None and parent.type != "compound_statement":
-        parent = parent.parent
-    return parent is not None
-
-
 def _variables(node: tree_sitter.Node, text: bytes) -> str | None:
     """References to the memory of a declaration's variables; None if it cannot be read."""
-    kind = node.child_by_field_name("type")
+    kind = part(node, "type")
     declarators = node.children_by_field_name("declarator")
     if kind is None or not declarators or node.has_error:
         return None
-    own = text[node.start_byte : node.end_byte].decode()
+    own = text[node.start_byte : node.end_byte].decode()  # the tree's own text has no alignment
     aligned = "".join(f" __attribute__((aligned{size}))" for size in _ALIGNED.findall(own))
     volatile = "volatile " if re.search(r"\bvolatile\b", own) else ""
     parts = []
     for declarator in declarators:
-        name = _named(declarator)
+        name = declared_name(declarator)
         if name is None:
             return None
         head = text[declarator.start_byte : name.start_byte].decode()
         tail = _ALIGNED.sub("", text[name.end_byte : declarator.end_byte].decode())
-        type_text = text[kind.start_byte : kind.end_byte].decode()
-        word = name.text.decode() if name.text else ""
+        type_text, word = text[kind.start_byte : kind.end_byte].decode(), text_of(name)
         parts.append(
             f"typedef {volatile}{type_text} {_ALIGNED.sub('', head)}cukern_type_{word}{tail}{aligned}; "
             f"static unsigned cukern_slot_{word}; "
@@ -113,17 +97,12 @@ def _variables(node: tree_sitter.Node, text: bytes) -> str | None:
 
 def _static_shared_edits(unit: Unit, text: bytes) -> Iterator[Edit]:
     taken = [(one.start, one.end) for one in unit.dynamic_shared]
-    nodes = [syntax_tree(text)] if b"__shared__" in text else []
-    while nodes:
-        node = nodes.pop()
-        nodes.extend(node.children)
-        if node.type != "declaration" or not _in_function(node):
+    for node in walk(syntax_tree(text)) if b"__shared__" in text else ():
+        if node.type != "declaration" or not in_function(node):
             continue
-        if not any(child.text == b"__shared__" for child in node.children):
-            continue
-        if any(start < node.end_byte and node.start_byte < end for start, end in taken):
-            continue
-        if (new := _variables(node, text)) is not None:
+        is_shared = any(child.text == b"__shared__" for child in node.children)
+        is_taken = any(start < node.end_byte and node.start_byte < end for start, end in taken)
+        if is_shared and not is_taken and (new := _variables(node, text)) is not None:
             yield node.start_byte, node.end_byte, new
 
 
@@ -144,9 +123,7 @@ def _rewritten(unit: Unit, filled: frozenset[str], arrays: bool, counts: bool) -
     for operation in counting.edits(text) if counts else ():
         if not any(start < at < end for at, _, _ in operation for start, end in taken):
             edits += operation
-    for start, end, new in sorted(edits, reverse=True):
-        text = text[:start] + new.encode() + text[end:]
-    return text.decode()
+    return edited(text, edits).decode()
 
 
 def depends_on_order(unit: Unit) -> bool:
@@ -181,17 +158,7 @@ def source(
         arrays: whether arrays of a user's kernel do.
         counts: whether it counts its floating-point operations: see :mod:`.counting`.
     """
-    count = len(unit.signature.params)
-    entry = _ENTRY.format(
-        name=unit.signature.name,
-        numbers=", ".join(map(str, range(count))),
-        bindings=" ".join(f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope),
-        loads=" ".join(
-            f"const auto cukern_arg{i} = load_param<{i}, Function, Every>(cukern_params.bytes);"
-            for i in range(count)
-        ),
-        arguments=", ".join(f"cukern_arg{i}" for i in range(count)),
-    )
+    entry = _ENTRY.format(**entry_words(unit, "cukern_params.bytes"))
     marks = "#define CUKERN_FIBERS\n" if needs_fibers(unit) else ""
     arrays = arrays and not unit.trusted
     preludes = f"{fills.PRELUDE if filled else ''}{fills.ARRAYS_PRELUDE if arrays else ''}"

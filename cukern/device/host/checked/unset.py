@@ -50,9 +50,13 @@ class Empty:
     seen: bool = False
     depth: int = 0
 
+    @property
+    def high(self) -> int:
+        """The end of its memory."""
+        return self.low + self.elements.size * self.itemsize
+
     def struct(self) -> Unset:
-        high = self.low + self.elements.size * self.itemsize
-        return Unset(self.low, high, self.itemsize, self.elements.ctypes.data, None)
+        return Unset(self.low, self.high, self.itemsize, self.elements.ctypes.data, None)
 
 
 _empties: weakref.WeakKeyDictionary[Any, Empty] = weakref.WeakKeyDictionary()
@@ -98,24 +102,20 @@ def among(
     live = [one for storage in list(_empties) if (one := _current(storage)) is not None]
     given = [(i, one.__array_interface__["data"][0]) for i, one in enumerate(arrays) if one is not None]
     for i, address in [*given, *stored]:
-        for one in live:
-            if one.low <= address < one.low + one.elements.size * one.itemsize:
-                if not any(one is other for _, other in matches):
-                    matches.append((i, one))
-                break
+        found = next((one for one in live if one.low <= address < one.high), None)
+        if found is not None and not any(found is other for _, other in matches):
+            matches.append((i, found))
     return matches
 
 
 def launched(empty: Empty, kernel: str, place: str) -> None:
     """Note that a checked launch has written to an array."""
-    for storage in list(_empties):
-        if _empties.get(storage) is empty:
-            empty.expected = storage.version + 1
     empty.kernel, empty.place = kernel, place
-    if not empty.elements.any():
-        for storage in list(_empties):
-            if _empties.get(storage) is empty:
-                del _empties[storage]
+    is_left = empty.elements.any()
+    for storage in [one for one in list(_empties) if _empties.get(one) is empty]:
+        empty.expected = storage.version + 1
+        if not is_left:
+            del _empties[storage]
 
 
 def nested(depth: int) -> None:

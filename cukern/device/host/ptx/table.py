@@ -133,6 +133,11 @@ def _row(pattern: str, code: str, needs: tuple[str, ...] = (), waits: bool = Fal
     return Row(re.compile(pattern), code, needs, waits)
 
 
+def _rows(needs: tuple[str, ...], *rows: tuple[str, str]) -> list[Row]:
+    """Rows of instructions at which threads wait, all of the same headers: the pattern and the text of each."""
+    return [_row(pattern, code, needs, True) for pattern, code in rows]
+
+
 #: How caches keep memory, its state spaces, and who sees it.
 _CACHE = r"(?:.(?:nc|ca|cg|cs|lu|cv|wb|wt|L[12]::\w+))*"
 _SPACE = r"(?:.(?:global|shared|shared::cta|shared::cluster))?"
@@ -468,105 +473,87 @@ _TENSOR = [
     ),
     _row("movmatrix.sync.aligned.m8n8.trans.b16", "cukern::transposed_matrix(${1:b32})", MMA, True),
 ]
+#: Who sees an mbarrier, what a copy is counted by, and how the L2 keeps what it copies.
+_OWN_SHARED = "(?:.shared(?:::cta)?)?"
+_SEEN_BY = "(?:.cta|.cluster)?(?:.shared(?:::cta|::cluster)?)?"
+_COUNTED = "mbarrier::complete_tx::bytes"
+_HINT = "(?:.L2::cache_hint)?"
 _ASYNC = [
-    _row(
-        r"cp.async.(?P<how>ca|cg).shared(?:::cta)?.global(?:.L2::\w+)*",
-        'cukern::copy_async_word($to, $from, $2, cukern::taken($2${,3}), "${how}");',
+    *_rows(
         COPY,
-        True,
+        (
+            r"cp.async.(?P<how>ca|cg).shared(?:::cta)?.global(?:.L2::\w+)*",
+            'cukern::copy_async_word($to, $from, $2, cukern::taken($2${,3}), "${how}");',
+        ),
+        ("cp.async.commit_group", "cukern::runtime->commit(cukern::copy_groups);"),
+        ("cp.async.wait_group", "cukern::runtime->finish(cukern::copy_groups, $0, false);"),
+        ("cp.async.wait_all", "cukern::wait_for_all_copies();"),
+        (
+            f"cp.async.mbarrier.arrive(?P<no>.noinc|){_OWN_SHARED}.b64",
+            "cukern::copies_arrive_at((MBarrier*)$at, ${no:given});",
+        ),
+        (f"mbarrier.init{_OWN_SHARED}.b64", "mbarrier_init((MBarrier*)$at, $1);"),
+        (f"mbarrier.inval{_OWN_SHARED}.b64", "cukern::mbarrier_end((MBarrier*)$at);"),
+        (
+            f"mbarrier.arrive(?:.release)?{_SEEN_BY}.b64",
+            "cukern::out($0, cukern::arrived((MBarrier*)$at, 0${,2}));",
+        ),
+        (
+            f"mbarrier.arrive_drop(?:.release)?{_SEEN_BY}.b64",
+            "cukern::out($0, cukern::dropped((MBarrier*)$at${,2}));",
+        ),
+        (
+            f"mbarrier.arrive.expect_tx(?:.release|.relaxed)?{_SEEN_BY}.b64",
+            "cukern::out($0, cukern::arrived((MBarrier*)$at, $2));",
+        ),
+        (f"mbarrier.expect_tx(?:.relaxed)?{_SEEN_BY}.b64", "cukern::expect_bytes((MBarrier*)$at, $1);"),
+        (
+            f"mbarrier.(?P<how>try_wait|test_wait)(?P<parity>.parity|)(?:.acquire)?(?:.cta|.cluster)?{_OWN_SHARED}.b64",
+            'cukern::is_complete("mbarrier.${how}", (MBarrier*)$at, $2, ${how:blocks})',
+        ),
     ),
-    _row("cp.async.commit_group", "cukern::runtime->commit(cukern::copy_groups);", COPY, True),
-    _row("cp.async.wait_group", "cukern::runtime->finish(cukern::copy_groups, $0, false);", COPY, True),
-    _row("cp.async.wait_all", "cukern::wait_for_all_copies();", COPY, True),
-    _row(
-        "cp.async.mbarrier.arrive(?P<no>.noinc|)(?:.shared(?:::cta)?)?.b64",
-        "cukern::copies_arrive_at((MBarrier*)$at, ${no:given});",
-        COPY,
-        True,
-    ),
-    _row("mbarrier.init(?:.shared(?:::cta)?)?.b64", "mbarrier_init((MBarrier*)$at, $1);", COPY, True),
-    _row("mbarrier.inval(?:.shared(?:::cta)?)?.b64", "cukern::mbarrier_end((MBarrier*)$at);", COPY, True),
-    _row(
-        r"mbarrier.arrive(?:.release)?(?:.cta|.cluster)?(?:.shared(?:::cta|::cluster)?)?.b64",
-        "cukern::out($0, cukern::arrived((MBarrier*)$at, 0${,2}));",
-        COPY,
-        True,
-    ),
-    _row(
-        r"mbarrier.arrive_drop(?:.release)?(?:.cta|.cluster)?(?:.shared(?:::cta|::cluster)?)?.b64",
-        "cukern::out($0, cukern::dropped((MBarrier*)$at${,2}));",
-        COPY,
-        True,
-    ),
-    _row(
-        r"mbarrier.arrive.expect_tx(?:.release|.relaxed)?(?:.cta|.cluster)?(?:.shared(?:::cta|::cluster)?)?.b64",
-        "cukern::out($0, cukern::arrived((MBarrier*)$at, $2));",
-        COPY,
-        True,
-    ),
-    _row(
-        r"mbarrier.expect_tx(?:.relaxed)?(?:.cta|.cluster)?(?:.shared(?:::cta|::cluster)?)?.b64",
-        "cukern::expect_bytes((MBarrier*)$at, $1);",
-        COPY,
-        True,
-    ),
-    _row(
-        r"mbarrier.(?P<how>try_wait|test_wait)(?P<parity>.parity|)(?:.acquire)?(?:.cta|.cluster)?(?:.shared(?:::cta)?)?.b64",
-        'cukern::is_complete("mbarrier.${how}", (MBarrier*)$at, $2, ${how:blocks})',
-        COPY,
-        True,
-    ),
-    _row(
-        r"cp.async.bulk.shared::(?:cluster|cta).global.mbarrier::complete_tx::bytes(?:.L2::cache_hint)?",
-        "copy_bulk($to, $from, $2, (MBarrier*)cukern::shared_at($3));",
+    *_rows(
         BULK,
-        True,
+        (
+            f"cp.async.bulk.shared::(?:cluster|cta).global.{_COUNTED}{_HINT}",
+            "copy_bulk($to, $from, $2, (MBarrier*)cukern::shared_at($3));",
+        ),
+        (
+            f"cp.async.bulk.shared::cluster.global.{_COUNTED}.multicast::cluster{_HINT}",
+            "copy_bulk_multicast($to, $from, $2, (MBarrier*)cukern::shared_at($3), $4);",
+        ),
+        (r"cp.async.bulk.global.shared::cta.bulk_group(?:.L2::\w+)*", "store_bulk($to, $from, $2);"),
+        (
+            r"cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32",
+            "add_bulk((float*)$to, (const float*)$from, $2);",
+        ),
     ),
-    _row(
-        r"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster(?:.L2::cache_hint)?",
-        "copy_bulk_multicast($to, $from, $2, (MBarrier*)cukern::shared_at($3), $4);",
-        BULK,
-        True,
-    ),
-    _row(
-        r"cp.async.bulk.global.shared::cta.bulk_group(?:.L2::\w+)*", "store_bulk($to, $from, $2);", BULK, True
-    ),
-    _row(
-        r"cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32",
-        "add_bulk((float*)$to, (const float*)$from, $2);",
-        BULK,
-        True,
-    ),
-    _row(
-        r"cp.async.bulk.tensor.[1-5]d.shared::(?:cluster|cta).global(?:.tile)?.mbarrier::complete_tx::bytes"
-        r"(?:.L2::cache_hint)?",
-        "cukern::copy_tile_at(cukern::here(), $to, cukern::shared_at($2), 0, ${1:tile});",
+    *_rows(
         TILES,
-        True,
+        (
+            f"cp.async.bulk.tensor.[1-5]d.shared::(?:cluster|cta).global(?:.tile)?.{_COUNTED}{_HINT}",
+            "cukern::copy_tile_at(cukern::here(), $to, cukern::shared_at($2), 0, ${1:tile});",
+        ),
+        (
+            f"cp.async.bulk.tensor.[1-5]d.shared::cluster.global(?:.tile)?.{_COUNTED}.multicast::cluster{_HINT}",
+            "cukern::copy_tile_at(cukern::here(), $to, cukern::shared_at($2), $3, ${1:tile});",
+        ),
+        (
+            f"cp.async.bulk.tensor.[1-5]d.global.shared::cta(?:.tile)?.bulk_group{_HINT}",
+            "cukern::store_tile_at(cukern::here(), cukern::shared_at($1), ${0:tile});",
+        ),
     ),
     _row(
-        r"cp.async.bulk.tensor.[1-5]d.shared::cluster.global(?:.tile)?.mbarrier::complete_tx::bytes.multicast::cluster"
-        r"(?:.L2::cache_hint)?",
-        "cukern::copy_tile_at(cukern::here(), $to, cukern::shared_at($2), $3, ${1:tile});",
-        TILES,
-        True,
-    ),
-    _row(
-        r"cp.async.bulk.tensor.[1-5]d.global.shared::cta(?:.tile)?.bulk_group(?:.L2::cache_hint)?",
-        "cukern::store_tile_at(cukern::here(), cukern::shared_at($1), ${0:tile});",
-        TILES,
-        True,
-    ),
-    _row(
-        r"cp.async.bulk.prefetch.L2.global(?:.L2::cache_hint)?|cp.async.bulk.prefetch.tensor.[1-5]d.L2.global(?:.tile)?",
+        f"cp.async.bulk.prefetch.L2.global{_HINT}|cp.async.bulk.prefetch.tensor.[1-5]d.L2.global(?:.tile)?",
         ";",
     ),
-    _row("cp.async.bulk.commit_group", "commit_stores();", BULK, True),
-    _row(
-        "cp.async.bulk.wait_group(?P<read>.read|)",
-        "cukern::runtime->finish(cukern::store_groups, $0, ${read:given});",
+    *_rows(
         BULK,
-        True,
+        ("cp.async.bulk.commit_group", "commit_stores();"),
+        (
+            "cp.async.bulk.wait_group(?P<read>.read|)",
+            "cukern::runtime->finish(cukern::store_groups, $0, ${read:given});",
+        ),
     ),
     _row("mapa(?:.shared::cluster)?.u(?:32|64)", "cukern::in_block($1, $2)", CLUSTER, True),
 ]

@@ -136,10 +136,10 @@ class Conditions:
     def _defined(self, word: str, rest: str, line: str) -> str:
         if not self.active:
             return ""
-        for one in defined(line) if word == "define" else ():
+        for one in defined(f"#define {rest}") if word == "define" else ():
             self._macros[one.name] = frozenset([one.value if one.params is None else _UNKNOWN])
         if word == "undef":
-            self._macros[rest.partition(" ")[0]] = _UNDEFINED
+            self._macros[re.split(r"\W", rest, maxsplit=1)[0]] = _UNDEFINED
         return line
 
     def _begun(self, word: str, rest: str, line: str, text: str) -> str:

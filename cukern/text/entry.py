@@ -186,7 +186,8 @@ def _chosen(
     known = [kernel.qualified for kernel in kernels]
     named = [kernel for kernel in kernels if wanted is None or name in (kernel.qualified, kernel.name)]
     types = _normal(listed.strip().removesuffix(")"))
-    fits = [one for one in named if not chosen_types or types in (_types(one, []), _types(one, given))]
+    taken = "" if types == "void" else types
+    fits = [one for one in named if not chosen_types or taken in (_types(one, []), _types(one, given))]
     if len(fits) != 1 and len({kernel.qualified for kernel in named}) == 1:
         arguments = f"<{', '.join(given)}>" if given else ""
         overloads = [f'kernel["{one.qualified}{arguments}({_types(one, given)})"]' for one in named]
@@ -298,7 +299,7 @@ def _constants_by_reference(node: tree_sitter.Node) -> Iterator[Edit]:
         name = re.search(rb"\w+\s*$", text)
         if (mark := re.search(rb"\b__grid_constant__\b", text)) and name:
             at = param.start_byte
-            yield at + mark.start(), at + mark.end(), blank(mark[0].decode())
+            yield at + mark.start(), at + mark.end(), blank(mark[0]).decode()
             yield at + name.start(), at + name.start(), "&"
 
 
@@ -307,7 +308,7 @@ def _left_out(node: tree_sitter.Node) -> Edit:
     around = node.parent
     if around is not None and around.type == "linkage_specification" and part(around, "body") == node:
         node = around
-    return node.start_byte, node.end_byte, blank(text_of(node))
+    return node.start_byte, node.end_byte, blank(node.text or b"").decode()
 
 
 def _without_others(kernel: _Kernel, others: list[_Kernel]) -> Iterator[Edit]:
@@ -335,7 +336,7 @@ def _bounds(kernel: _Kernel, source: bytes, values: dict[str, str]) -> tuple[str
     body = part(kernel.node, "body") or kernel.node
     for match in _MORE_BOUNDS.finditer(source, kernel.node.start_byte, body.start_byte):
         bounds.append(_replaced(match[0].decode(), values))
-        edits.append((*match.span(), blank(match[0].decode())))
+        edits.append((*match.span(), blank(match[0]).decode()))
     for child in kernel.node.children:
         if child.type == "launch_bounds":
             bounds.append(_substituted(child, values))

@@ -41,12 +41,11 @@ def _macros(text: str) -> tuple[set[str], set[str]]:
     spaces = _SPACES | set(_DECLARED.findall(text)) | set(re.findall(r"\busing\s+(\w+)\s*=", text))
     on_device = makers(macros, [word for one in macros for word in _CUDA.findall(one.value)])
     unknown |= {one.name for one in macros if _is_of_host(one, spaces, on_device)}
+    # Of several definitions that the compiler decides on, one may be of the device.
+    names_cuda = {one.name for one in macros if _CUDA.search(one.value)}
+    firsts = {one.name: one.words[0] for one in reversed(macros) if one.words and one.name not in names_cuda}
     for _ in range(4):
-        unknown |= {
-            one.name
-            for one in macros
-            if one.words[:1] and one.words[0] in unknown and not _CUDA.search(one.value)
-        }
+        unknown |= {name for name, first in firsts.items() if first in unknown}
     return known, unknown
 
 

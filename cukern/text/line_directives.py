@@ -95,7 +95,7 @@ def directive(name: str, line: int) -> str:
     return f'#line {line} "{escaped}"'
 
 
-_DIRECTIVE = re.compile(r'#line (\d+)(?: "([^"]*)")?')
+_DIRECTIVE = re.compile(r'#line (\d+)(?: "((?:\\.|[^"\\])*)")?')
 _BLOCK = re.compile(r"<%[-+]?\s*(\w+)")
 
 
@@ -120,9 +120,8 @@ def lines_from(text: str, name: str) -> dict[int, str]:
 
 
 def place(text: str) -> tuple[str, int]:
-    """The file and the number of the last line of a rendered text."""
-    *_, (file, number, _) = placed(text)
-    return file, number
+    """The file and the number of the last line of a rendered text; of a directive, those of the line before it."""
+    return [("", 1), *((file, number) for file, number, _ in placed(text))][-1]
 
 
 def origin(text: str, at: int) -> str:

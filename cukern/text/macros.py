@@ -16,7 +16,7 @@ from .syntax import part, syntax_tree, text_of
 DIRECTIVE = r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*"
 PASSED = rf'{DIRECTIVE}|{COMMENT.pattern}|"(?:\\.|[^"\\\n])*"'
 _DEFINE = re.compile(
-    r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^()\n]*)\))?((?:[^\n\\]|\\.|\\\n)*)$", re.MULTILINE
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(((?:[^()\n\\]|\\\n)*)\))?((?:[^\n\\]|\\.|\\\n)*)$", re.MULTILINE
 )
 
 
@@ -71,6 +71,11 @@ def _replaced(value: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\s*##\s*", "", value).replace("\n", " ")
 
 
+def _on_one_line(text: str) -> str:
+    """A part of a definition without line breaks and comments."""
+    return COMMENT.sub(" ", text.replace("\\\n", " "))
+
+
 def defined(text: str) -> list[Macro]:
     """The macros that a text defines, in order.
 
@@ -80,11 +85,11 @@ def defined(text: str) -> list[Macro]:
     return [
         Macro(
             name,
-            None if match[2] is None else tuple(one.strip() for one in match[2].split(",") if one.strip()),
-            COMMENT.sub(" ", value.replace("\\\n", " ")).strip(),
+            None if params is None else tuple(one.strip() for one in params.split(",") if one.strip()),
+            value.strip(),
         )
         for match in _DEFINE.finditer(text)
-        for name, value in [(match[1], match[3])]
+        for name, params, value in [(match[1], match[2] and _on_one_line(match[2]), _on_one_line(match[3]))]
     ]
 
 

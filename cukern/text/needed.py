@@ -271,12 +271,20 @@ def _left_out(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_sitt
         yield from (child for child in node.children if text_of(child) == "static")
 
 
+_FUNCTIONS = ("declaration", "field_declaration", "function_definition")
+
+
+def _has_no_members(node: tree_sitter.Node) -> bool:
+    """Whether nothing in a node is the member of a class, as in a function; a variable's declaration may define one."""
+    is_function = node.type in _FUNCTIONS and function_declarator(node) is not None
+    return is_function or node.type == "compound_statement"
+
+
 def _annotated(items: list[_Item]) -> set[str]:
     """The names of functions that a declaration, or a definition outside their class, marks as the device's."""
     names: set[str] = set()
-    leaves = ("declaration", "field_declaration", "compound_statement", "function_definition")
-    for node in (node for item in items for node in walk(item.node, lambda one: one.type in leaves)):
-        function = function_declarator(node) if node.type in leaves else None
+    for node in (node for item in items for node in walk(item.node, _has_no_members)):
+        function = function_declarator(node) if node.type in _FUNCTIONS else None
         name = part(function, "declarator")
         # Of definitions, those of members of classes and namespaces.
         is_member = name is not None and name.type == "qualified_identifier"
@@ -381,7 +389,7 @@ def needed(text: str) -> str:
         else:
             spans.append((item.node.start_byte, item.node.end_byte, ""))
     kept_text = edited(
-        source, [(at, end, instead + blank(source[at:end].decode())) for at, end, instead in spans]
+        source, [(at, end, instead + blank(source[at:end]).decode()) for at, end, instead in spans]
     )
     return with_std(
         "\n".join([kept_text.decode(), *left_out_line(name for name in dict.fromkeys(host) if name)])

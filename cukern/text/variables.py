@@ -17,6 +17,8 @@ from .signature import canonical
 from .syntax import part, syntax_tree, text_of
 
 _KINDS = {"__constant__", "__device__", "__managed__"}
+#: Declarators of values, of pointers and of arrays of these, rather than of references and pointers to arrays.
+_OF_VALUES = frozenset(("init_declarator", "pointer_declarator", "array_declarator"))
 #: A text without a match has no variable.
 _MAYBE = re.compile(r"\b__(?:constant|device|managed)__\b[^(){};]*[;=\[{]")
 
@@ -57,7 +59,7 @@ def _declared(node: tree_sitter.Node, names: dict[str, str]) -> Iterator[Variabl
     for declarator in node.children_by_field_name("declarator"):
         *around, inner = declarators(declarator)
         kinds = [one.type for one in around]
-        if inner.type != "identifier" or "function_declarator" in kinds:
+        if inner.type != "identifier" or not _OF_VALUES.issuperset(kinds):
             continue
         sizes = [text_of(part(one, "size")) for one in around if one.type == "array_declarator"]
         lengths = [_length(size, names) for size in reversed(sizes)]

@@ -14,7 +14,7 @@ import tree_sitter
 
 from ....text.edits import Edit
 from ....text.macros import value_of
-from ....text.syntax import part, syntax_tree, text_of, walk
+from ....text.syntax import part, syntax_tree, text_of
 
 #: Kinds 0 to 3 of checked/trace.h; results that are known at compile time are not counted, as nothing computes them.
 PRELUDE = """
@@ -107,16 +107,29 @@ def _edits(root: tree_sitter.Node, text: bytes, at: int) -> Iterator[list[Edit]]
 
 def _computed(root: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
     """The nodes of a tree, but for constants."""
-    return (node for node in walk(root, _is_constant) if not _is_constant(node))
+    nodes = [root]
+    while nodes:
+        node = nodes.pop()
+        if node.type in _CONSTANT or _is_of_host(node):
+            continue
+        yield node
+        constant = _constant_part(node)
+        nodes.extend(child for child in reversed(node.named_children) if child.id != constant)
 
 
-def _is_constant(node: tree_sitter.Node) -> bool:
-    """Whether a node is a constant or an index, which has no floats, or what the host has for a GPU's instructions."""
-    if node.type in _CONSTANT or node.type == "namespace_definition":
-        return node.type in _CONSTANT or text_of(part(node, "name")) == "cukern"
-    field = _CONSTANT_PARTS.get("" if node.parent is None else node.parent.type, "")
-    is_part = field != "" and part(node.parent, field) == node
-    return is_part and not (field == "indices" and "(" in text_of(node))
+def _is_of_host(node: tree_sitter.Node) -> bool:
+    """Whether a node is what the host has in place of a GPU's instructions."""
+    return node.type == "namespace_definition" and text_of(part(node, "name")) == "cukern"
+
+
+def _constant_part(node: tree_sitter.Node) -> int:
+    """The id of a child that is a constant or an index, which has no floats; 0 if there is none.
+
+    Asked of the parent, as a tree finds a node's parent by a search from its root.
+    """
+    field = _CONSTANT_PARTS.get(node.type, "")
+    child = part(node, field) if field else None
+    return 0 if child is None or (field == "indices" and "(" in text_of(child)) else child.id
 
 
 def is_function(name: str) -> bool:

@@ -194,15 +194,14 @@ class Reader:
     def _misfits(self) -> Iterator[KernelReport]:
         """What the launch has that the text does not know: threads or blocks along an axis that it never reads.
 
-        Those along x are told of if each writes the same elements, as the text may know them by other means.
+        Those along x are told of last, if each writes the same elements, as the text may know them by other means.
         """
         own, preludes = self._own_text, _OTHER_PRELUDES.search(self._unit.text)
         alike = (0, 0) if _KNOWS_WHO.search(own) or preludes else self.repeated
-        for what, variable, sizes, count in (
-            ("block", "threadIdx", self._block, alike[0]),
-            ("grid", "blockIdx", self._grid, alike[1]),
-        ):
-            for axis, size in zip("xyz", sizes, strict=True):
+        both = ("block", "threadIdx", self._block, alike[0]), ("grid", "blockIdx", self._grid, alike[1])
+        for axes in ("yz", "x"):
+            for axis, (what, variable, sizes, count) in ((axis, one) for one in both for axis in axes):
+                size = sizes["xyz".index(axis)]
                 if self._unit.trusted or size == 1 or self._reads(variable, axis):
                     continue
                 if axis == "x" and count < _SEVERAL:

@@ -100,7 +100,7 @@ def _wanted(shape: tuple[int, ...], dtype: DType, nbytes: int, zeroed: bool) -> 
         MemoryError: no memory has so many bytes.
     """
     refuse_beyond_addresses(nbytes, shape, dtype)
-    lasting = _dtypes.setdefault(dtype, dtype)
+    lasting = _dtypes.setdefault(dtype, np.dtype(dtype))
     return struct.pack(f"=Q{3 + len(shape)}q", id(lasting), nbytes, zeroed, len(shape), *shape)
 
 

@@ -67,7 +67,7 @@ class PublicNames(griffe.Extension):
         parameters = griffe.Parameters(griffe.Parameter("self"), *_parameters(value))
         if all(one.name in ("self", "args", "kwargs") for one in parameters):
             found.members.pop("__init__", None)
-        elif "__init__" not in found.members or "__signature__" in vars(value):
+        elif "__init__" not in found.members or getattr(value, "__signature__", None) is not None:
             found.members["__init__"] = griffe.Function("__init__", parameters=parameters, parent=found)
 
     def _convert(self, found: griffe.Object) -> None:

@@ -50,7 +50,7 @@ def _activation(
     members = {
         "__doc__": f":func:`{shown}` as a module.",
         "__module__": __name__,
-        "__signature__": inspect.Signature(options),
+        "_options": inspect.Signature(options),
         "_choices": choices,
         "_function": staticmethod(function),
     }

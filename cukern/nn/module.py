@@ -401,6 +401,17 @@ class Sequential(Module):
         return x
 
 
+class _Constructed:
+    """``__signature__`` of a class that takes options: not of its modules, nor of a class with another ``__init__``."""
+
+    def __get__(self, module: Module | None, owner: type[Module]) -> inspect.Signature:
+        known = next((one for one in owner.__mro__ if {"_options", "__init__"} & vars(one).keys()), owner)
+        if module is not None or "_options" not in vars(known):
+            raise AttributeError("__signature__")
+        options: inspect.Signature = vars(known)["_options"]
+        return options
+
+
 class OfFunction(Module):
     """A function of an array as a module, whose options are the function's other arguments.
 
@@ -409,21 +420,22 @@ class OfFunction(Module):
     """
 
     _function: ClassVar[Callable[..., Any]]
-    __signature__: ClassVar[inspect.Signature]
+    _options: ClassVar[inspect.Signature]
+    __signature__ = _Constructed()
 
     def __init_subclass__(cls, of: Callable[..., Any] | None = None) -> None:
         super().__init_subclass__()
         if of is not None:
             cls._function = staticmethod(of)
             _, *options = inspect.signature(of).parameters.values()
-            cls.__signature__ = inspect.Signature(options)
+            cls._options = inspect.Signature(options)
             cls.__doc__ = (
                 cls.__doc__ or f":func:`{of.__name__}` as a module; its arguments are those of the function."
             )
 
     def __init__(self, *args: Any, **options: Any) -> None:
         try:
-            bound = self.__signature__.bind(*args, **options)
+            bound = self._options.bind(*args, **options)
         except TypeError as error:
             raise TypeError(f"{type(self).__name__}: {error}") from None
         bound.apply_defaults()

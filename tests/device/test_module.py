@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import pickle
 import weakref
 from collections.abc import Callable
@@ -599,3 +600,26 @@ def test_values_are_of_the_parameters_that_a_model_had(device: ck.Device) -> Non
     assert [one.shape for one in pytree.leaves(model)][-1] == (5,)
     clipped, _ = ck.optim.clip_by_global_norm(values, 1e9)
     assert [one.tolist() for one in pytree.leaves(clipped)] == before
+
+
+def test_modules_of_functions_are_made_with_options_and_called_with_arrays(device: ck.Device) -> None:
+    """What reads signatures finds a class's options, but not on its modules, nor on a class with an ``__init__``."""
+
+    class Halves(ck.nn.AvgPool1d):
+        def __init__(self, name: str) -> None:
+            super().__init__(2)
+
+    class Same(ck.nn.AvgPool1d):
+        pass
+
+    of_pooling = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
+    for made, names in ((ck.nn.AvgPool1d, of_pooling), (Same, of_pooling), (Halves, ["name"])):
+        assert [*inspect.signature(made).parameters] == names
+    assert [*inspect.signature(ck.nn.Softmax).parameters] == ["axis"]
+    for module in (ck.nn.AvgPool1d(2), Halves("a"), ck.nn.Softmax()):
+        assert [*inspect.signature(module).parameters] == ["args", "kwargs"]
+        with pytest.raises(IndexError, match=r"args\[0\]: shape \(\) has no axis 0"):
+            ck.vmap(module)(ck.zeros(()))
+    assert Halves("a")(ck.asarray([[1.0, 3.0]])).tolist() == [[2.0]]
+    for copied in (copy.deepcopy(ck.nn.AvgPool1d(2)), pickle.loads(pickle.dumps(ck.nn.AvgPool1d(2)))):
+        assert copied(ck.asarray([[1.0, 3.0]])).tolist() == [[2.0]]

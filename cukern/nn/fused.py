@@ -63,7 +63,7 @@ def require_shape(
     Raises:
         ValueError: it has another shape.
     """
-    if x is None:
+    if x is None or x.shape == wanted:
         return
     part, count, given = _places(wanted)
     shape = x.shape[part]

@@ -53,7 +53,8 @@ def require_same_shape(name: str, given: dict[str, Any]) -> list[Array]:
     if dtypes.info(other.dtype).kind in "iub":
         other = ops.astype(other, one.dtype)
     common_dtype(name, {first: one, second: other})
-    require_shape(name, second, other, *one.shape, note=f", as {first} has")
+    if one.shape != other.shape:  # before words are made for an error
+        require_shape(name, second, other, *one.shape, note=f", as {first} has")
     return [one, other]
 
 

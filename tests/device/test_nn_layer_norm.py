@@ -15,6 +15,7 @@ from cukern.cli.tune import measure
 from cukern.kernel.arguments import address
 from cukern.launch.family import STAND_IN, Family
 from cukern.launch.variant import Variant
+from cukern.nn.layer_norm import function
 from cukern.nn.layer_norm import reference as references
 from cukern.nn.layer_norm.families import GRADIENT, LAYER_NORM, launch_backward, launch_forward
 from cukern.nn.layer_norm.problem import Normalization
@@ -522,3 +523,18 @@ def test_the_normalized_shape_may_be_integers_of_numpy(device: ck.Device) -> Non
         nn.layer_norm(x, 4.0)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="eps: expected a number of at least 0, got 'small'"):
         nn.layer_norm(x, 4, eps="small")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("eps", [2, 2.0, np.float32(2), np.float64(2)], ids=["int", "float", "f32", "f64"])
+def test_eps_of_any_number_is_checked_once(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, eps: float
+) -> None:
+    x = random(0, (3, 4))
+    expected = nn.layer_norm(x, 4, eps=eps)
+    np.testing.assert_allclose(expected.numpy(), numpy_layer_norm(x.numpy(), 2.0), rtol=1e-4, atol=1e-5)
+    with monkeypatch.context() as patch:
+        patch.delattr(function, "require_eps")
+        assert nn.layer_norm(x, 4, eps=eps).tolist() == expected.tolist()
+    nn.layer_norm(x, 4, eps=1)
+    with pytest.raises(ValueError, match="eps: expected a number of at least 0, got True"):
+        nn.layer_norm(x, 4, eps=True)

@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ... import namespace as ops
 from ...array import Array
 from ...array.batched import Level
@@ -145,7 +147,8 @@ def normalized(
     return _recorded(norm, x, weight, bias, residual)
 
 
-_INT, _EPS = frozenset((int,)), frozenset((float, type(None)))
+#: Types of sizes, and of eps: numbers that are equal as keys are the same eps, but for bools, which are none.
+_INT, _EPS = frozenset((int,)), frozenset((float, int, np.float64, np.float32, type(None)))
 #: What is asked for, by the arguments besides arrays and the layouts of these, of checked ones of one dtype.
 _checked: Cache[Any, _Norm] = Cache()
 

@@ -140,12 +140,12 @@ def sides(program: Program, scale: int, quick: bool) -> dict[str, Callable[[], S
     return made
 
 
-def of_gpu(device: ck.Device) -> int:
-    """The bytes of the GPU that nobody has taken."""
+def free_bytes(device: ck.Device) -> int:
+    """The bytes of the GPU's memory that nobody has taken."""
     return int(device.xp.cuda.runtime.memGetInfo()[0])
 
 
-def unused(device: ck.Device) -> int | None:
+def most_free_bytes(device: ck.Device) -> int | None:
     """The same once the libraries have given back what they keep; None on the host."""
     if device.kind != "cuda":
         return None
@@ -153,7 +153,7 @@ def unused(device: ck.Device) -> int | None:
     device.xp.get_default_memory_pool().free_all_blocks()
     if torch is not None:
         torch.cuda.empty_cache()
-    return of_gpu(device)
+    return free_bytes(device)
 
 
 def measured(bench: Benchmark, program: Program) -> None:
@@ -163,7 +163,7 @@ def measured(bench: Benchmark, program: Program) -> None:
     seconds: dict[str, float] = {}
     memory: dict[str, int | None] = {}
     for side, make in sides(program, bench.scale, bench.quick).items():
-        free = unused(bench.device)
+        free = most_free_bytes(bench.device)
         start = time.perf_counter()
         try:
             with warnings.catch_warnings(record=True) as said:
@@ -175,7 +175,7 @@ def measured(bench: Benchmark, program: Program) -> None:
             bench.row(program, side, None, None, None, f"{type(error).__name__}: {first_line(error)}")
             continue
         seconds[side] = time.perf_counter() - start
-        memory[side] = None if free is None else (free - of_gpu(bench.device)) >> 20
+        memory[side] = None if free is None else (free - free_bytes(bench.device)) >> 20
         for one in {first_line(one.message) for one in said if "cukern" in side}:
             bench.row(program, side, None, None, None, f"warns: {one}")
     waits = [bench.device.synchronize, *(one.wait for one in steps.values() if hasattr(one, "wait"))]

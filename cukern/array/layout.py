@@ -190,8 +190,12 @@ def layout(
     key = (device, dtype, shape, strides, aligned)
     cached = _layouts.get(key)
     if cached is None:
-        result, dtype = Layout(), np.dtype(dtype)  # not what only equals it, as ck.bfloat16
-        result.device, result.dtype, result.shape, result.strides, result.aligned = device, dtype, *key[2:]
+        dtype = np.dtype(
+            dtype
+        )  # what only equals one, as ck.bfloat16, has no address that NumPy can be given
+        key = (device, dtype, shape, strides, aligned)
+        result = Layout()
+        result.device, result.dtype, result.shape, result.strides, result.aligned = key
         result.ndim, result.size = len(shape), math.prod(shape)
         result.nbytes = result.size * dtype.itemsize
         result.contiguous = _contiguous(shape, strides, dtype.itemsize)

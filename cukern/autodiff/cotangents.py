@@ -490,7 +490,7 @@ class _Late:
     """A gradient to be summed, as that of a bias, that is another input's too and not computed yet.
 
     Summing it now would compute it for the sum alone. The rule of what made the other input, as a product, mostly needs
-    it in memory: the sum waits for that, and reads it there.
+    it in memory: the sum waits for that, and reads it there, if the kernel that computes it has not made the sum too.
 
     Args:
         key: of the input for which it is summed.

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import cukern as ck
 from cukern import dtypes
+from cukern.array.layout import fresh_layout
 
 ANY = st.sampled_from(dtypes.ALL)
 SHAPES = st.lists(st.integers(0, 3), max_size=4).map(tuple)
@@ -216,3 +217,9 @@ def test_public_dtypes_are_ordered_as_numpys_are() -> None:
                 assert less(*own) == less(*numpys) == less(own[0], numpys[1]) == less(numpys[0], own[1])
     with pytest.raises(TypeError):
         _ = ck.float32 < object()
+
+
+def test_a_layout_has_a_dtype_where_what_equals_one_is_given() -> None:
+    """NumPy is given its address."""
+    own = fresh_layout(ck.Device("host"), ck.bfloat16, (7, 50021), (1, 0))
+    assert isinstance(own.dtype, np.dtype) and own.allocate().dtype == ck.bfloat16

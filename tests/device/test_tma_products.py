@@ -499,9 +499,3 @@ def test_offsets_have_64_bits_where_a_matrix_needs_them(m: int, k: int, n: int, 
         a = fresh_layout(host, ck.bfloat16, (m, k), order_a)
         gemm = gemm_of(a, fresh_layout(host, ck.bfloat16, (k, n), order_b), ())
         assert gemm is not None and is_wide(gemm) == wide
-
-
-def test_a_layout_has_a_dtype_where_what_equals_it_is_given() -> None:
-    """NumPy is given its address."""
-    own = fresh_layout(ck.Device("host"), ck.bfloat16, (7, 50021), (1, 0))
-    assert isinstance(own.dtype, np.dtype) and own.allocate().dtype == ck.bfloat16

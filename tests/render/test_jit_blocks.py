@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from gpu_without_one import gpu_without_one
 
 import cukern as ck
 from cukern import nn
+from cukern.elementwise import special, table
+from cukern.elementwise.costs import _OF_ROWS, operations
+from cukern.elementwise.graph import Expr, input_node
+from cukern.elementwise.row import Row
 
 
 def image(batch: int, channels: int, size: int) -> ck.Array:
@@ -125,3 +130,12 @@ def test_a_kernel_sums_the_gradient_that_it_computes_for_others() -> None:
         assert "erf" in both.name and both.outputs[1].shape[1:] == (1024,)
         sums = [one.inputs for one in launches if one.outputs[0].shape == (1024,)]
         assert sums == [both.outputs[1:]]
+
+
+def test_rows_have_costs_by_their_names() -> None:
+    """That of a name that no row has would count for nothing."""
+    rows = {one.name for room in (table, special) for one in vars(room).values() if isinstance(one, Row)}
+    assert not _OF_ROWS.keys() - rows
+    x = Expr(input_node(0, np.dtype("float32")))
+    costs = [operations((one.node,)) for one in (ck.add(x, 1), ck.exp(x), ck.tanh(x), x**x)]
+    assert costs == sorted(costs) and costs[0] < 4 and costs[-1] > 70

@@ -196,13 +196,6 @@ def _pack_view(value: Any) -> Any:
     return _pack_struct(struct.pack(f"Q{len(numbers)}q", value.data.ptr, *numbers))
 
 
-class _Lock:
-    """A lock to which there are weak references."""
-
-    def __init__(self) -> None:
-        self.own = threading.Lock()
-
-
 class CudaBackend:
     """CUDA devices by their index."""
 
@@ -216,7 +209,7 @@ class CudaBackend:
         self._staging: dict[int, Staging] = {}
         self._lock = threading.Lock()
         #: By texts that a thread compiles: what others wait for, who find the result in CuPy's cache.
-        self._compiling: weakref.WeakValueDictionary[str, _Lock] = weakref.WeakValueDictionary()
+        self._compiling: weakref.WeakValueDictionary[str, threading.Lock] = weakref.WeakValueDictionary()
 
     @lru_cache(maxsize=1)  # noqa: B019 - there is one backend
     def count(self) -> int:
@@ -298,8 +291,8 @@ class CudaBackend:
     def _alone(self, text: str) -> Iterator[None]:
         """A with-block that one thread enters at a time for a text."""
         with self._lock:
-            lock = self._compiling.setdefault(text, _Lock())
-        with lock.own:
+            lock = self._compiling.setdefault(text, threading.Lock())
+        with lock:
             yield
 
     def ahead(self, job: Callable[[], object], plans_alone: bool = False) -> None:

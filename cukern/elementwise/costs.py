@@ -21,7 +21,7 @@ MOST_COPIED = 1 << 20
 _MOST_AGAIN = 32
 #: Operations of a statement that calls a function, of those that are not below.
 _CALL = 16
-#: Operations in whose time an H200 computes a function of floats, by rows: rounded from benchmarks/row_costs.py.
+#: Operations in whose time an H200 computes a function of floats, by rows: see benchmarks/results/row_costs.md.
 _OF_ROWS = {
     name: operations
     for operations, names in (

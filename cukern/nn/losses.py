@@ -203,7 +203,7 @@ def _expect_backward(logits: Array, targets: Array, by_rows: bool) -> None:
     """Compile :func:`logits_d` ahead of need, while the loss is computed."""
     key = (logits._layout or logits._planned(), targets._layout or targets._planned(), by_rows)
     if key not in _backwards:
-        logits.device.backend.ahead(partial(_backward_for, *key))
+        logits.device.backend.ahead(partial(_backward_for, *key), plans_alone=True)
 
 
 class _Forward(Plan):

@@ -133,7 +133,7 @@ class _Norm:
         device, end = layouts[0].device, 1
         wide = reduce(promote, [dtypes.info(layout.dtype).acc for layout in layouts])
         root: dict[str, Any] = {"elem": wide, "block": threads(device, 1024)}
-        device.backend.ahead(partial(_NORM.bind, device, **root))
+        device.backend.ahead(partial(_NORM.bind, device, **root), plans_alone=True)
         self._norms: list[tuple[Pieces, list[int], Any]] = []
         for dtype, indices in _by_dtype(layouts).items():
             vec = _HOST_SUMS if serial(device) else WIDEST // dtype.itemsize

@@ -223,9 +223,8 @@ def expect(
     first = optimizer.parameters[members[0]]
     update = _update(optimizer, options, slots, first.dtype, first.dtype, False)
     _, capacity = next(shared_out(len(members), 2 + len(slots), _NUMBERS))
-    first.device.backend.ahead(
-        partial(bind, update.program, first.device, capacity, update.ones, update.inplace)
-    )
+    compiling = partial(bind, update.program, first.device, capacity, update.ones, update.inplace)
+    first.device.backend.ahead(compiling, plans_alone=True)
 
 
 def _known(layout: Layout | None) -> Layout:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from .. import dtypes
 from ..array.layout import fresh_layout
 from ..device.interface import Properties
+from ..elementwise.costs import operations
 from ..elementwise.geometry import WIDEST
 from ..elementwise.print_cxx import argument_types, compute_type, statements
 from ..kernel import Kernel
@@ -36,6 +37,10 @@ _HOST_WIDE_TILE = 512
 _HOST_VALUES = (128, 64), (64, 32), (8, 8)
 _HOST_BATCH = (256, 64), (64, 32), (8, 8)
 _HOST_SEARCH = (64, 64), (32, 32), (16, 16), (8, 8)
+#: Values of a result at most, and results at least, where a host thread has neighbouring results in lanes of vectors.
+_SHORT, _MANY = 32, 2048
+#: Operations for which a value counts besides its own where its exponential is added: more are not inlined.
+_EXPONENTIALS = 30
 #: Threads of a GPU's block, where a result does not need more.
 _BLOCK = 256
 #: Bytes that a GPU's thread loads before it computes.
@@ -157,20 +162,25 @@ class Loops(Kernels):
         tile: columns that it reduces together.
         unroll: values that it combines at once.
         outer_piece, inner_piece: the sizes of a piece along the outer reduced axes and along the inner one.
+        length: values of a result if these are few, next to each other, and a tile is of such rows; else 0.
     """
 
     name = "loops"
     kernel = Kernel("reduction/reduce.cu")
     kernel_of_tiles: ClassVar[Kernel] = Kernel("reduction/reduce_columns.cu")
+    kernel_of_short_rows: ClassVar[Kernel] = Kernel("reduction/reduce_short.cu")
     efficiency = 0.5
 
     tile: int
     unroll: int
     outer_piece: int
     inner_piece: int
+    length: int = 0
 
     def template(self) -> Kernel:
         """That of rows, or of tiles."""
+        if self.length:
+            return self.kernel_of_short_rows
         return self.kernel_of_tiles if self.tile > 1 else self.kernel
 
     @classmethod
@@ -181,6 +191,9 @@ class Loops(Kernels):
     @classmethod
     def configs(cls, problem: Reducing, limits: Properties) -> Iterator[Loops]:
         """As many pieces as have a thread's share of values each, outer axes first, if there are few results."""
+        if cls._are_short(problem):
+            yield cls(_HOST_TILE, 1, 1, problem.inner, problem.inner)
+            return
         columns, tile = problem.kept[-1] if problem.in_columns else 0, 1
         if columns >= 8:
             tile = _HOST_WIDE_TILE if columns >= _HOST_WIDE_TILE * limits.multiprocessors else _HOST_TILE
@@ -193,6 +206,19 @@ class Loops(Kernels):
         inner_pieces = max(1, min(inner, divide_up(pieces, outer_pieces)))
         yield cls(tile, unroll, divide_up(outer, outer_pieces), max(1, divide_up(inner, inner_pieces)))
 
+    @staticmethod
+    def _are_short(problem: Reducing) -> bool:
+        """Whether many results have few values each, which fill no vector, next to each other."""
+        if problem.over or not problem.kept or not 1 < problem.inner <= _SHORT:
+            return False
+        if problem.kept[-1] < _HOST_TILE or problem.rows < _MANY or not _dense(problem):
+            return False
+        work = operations(problem.program.outputs)
+        work += _EXPONENTIALS if problem.reduction.state == "LogSum<A>" else 0
+        return problem.inner * work <= _STATEMENTS and all(
+            source.step == 0 or source.column in (0, problem.inner) for source in problem.sources
+        )
+
     def launch(self, problem: Reducing, limits: Properties) -> Launch:
         """As many threads as have a share of values each."""
         outer, inner, tile = problem.outer, problem.inner, self.tile
@@ -201,9 +227,21 @@ class Loops(Kernels):
         pieces = max(1, divide_up(outer, self.outer_piece) * divide_up(inner, self.inner_piece))
         each = max(1, HOST_PIECE // max(1, problem.count * tile)) if pieces == 1 else 1
         tasks = math.prod(problem.kept[:kept]) * tiles
+        of_pieces = () if self.length else (outer, inner, self.outer_piece, self.inner_piece)
         of_tiles = (problem.kept[-1], tiles) if tile > 1 else ()
-        tail = (outer, inner, self.outer_piece, self.inner_piece, *of_tiles, tasks, each)
-        return self.laid_out(problem, (divide_up(tasks, each), pieces, 1), 1, kept, tail, True)
+        stride = self.length if self.length in (3, power_of_two(self.length)) else power_of_two(self.length)
+        more = {"dense": _dense(problem), "stride": stride} if self.length else {}
+        tail = (*of_pieces, *of_tiles, tasks, each)
+        return self.laid_out(problem, (divide_up(tasks, each), pieces, 1), 1, kept, tail, True, **more)
+
+
+def _dense(problem: Reducing) -> list[int]:
+    """The inputs whose values of neighbouring results are one after another."""
+    return [
+        k
+        for k, one in enumerate(problem.sources)
+        if one.step == 1 and one.column == problem.inner and problem.inner > 1
+    ]
 
 
 @dataclass(frozen=True)

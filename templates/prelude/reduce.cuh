@@ -153,9 +153,10 @@ __device__ __forceinline__ LogSum<A> joined(LogSum<A> a, LogSum<A> b) {
 }
 template <typename A>
 __device__ __forceinline__ LogSum<A> extended(LogSum<A> a, A x) {
-    if (x == limits<A>::lowest()) return a;
-    if (x == limits<A>::infinity() || x > a.peak || x != x) return joined(a, LogSum<A>{x, A(1)});
-    return LogSum<A>{a.peak, a.sum + exponential(x - a.peak)};
+    // Without branches, so that lanes of vectors can have a state each.
+    const A peak = maximum(a.peak, x), sum = a.sum * exponential(a.peak - peak) + exponential(x - peak);
+    const bool infinite = peak == limits<A>::lowest() || peak == limits<A>::infinity();
+    return LogSum<A>{peak, infinite ? A(peak > A(0)) : sum};
 }
 template <typename A, typename T, int N>
 __device__ __forceinline__ LogSum<A> extended(LogSum<A> a, const T (&v)[N]) {

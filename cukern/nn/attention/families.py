@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 from ... import dtypes
@@ -201,6 +201,16 @@ def backward(
         if want:
             (found[3 + i],) = gradients(ARRAYS, problem._replace(d=of_d, of_array=i))
     return [found.get(i) for i in range(len(wanted))]
+
+
+def expect_backward(call: Call, wanted: Sequence[bool]) -> None:
+    """Compile a GPU's gradients of q, k and v ahead of need, for a cotangent that lies in memory as the result does."""
+    q, k, v = wanted[:3]
+    if not (q or k or v) or call.q.device.addressable:
+        return
+    problem = call.problem
+    own = _of_gradient(problem, problem.made["o"], (q, k, v), _step(call) if q and k and v else 0)
+    call.q.device.backend.ahead(partial(GRADIENT.expect, own), plans_alone=True)
 
 
 @lru_cache(maxsize=1024)

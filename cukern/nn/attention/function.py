@@ -38,7 +38,7 @@ from ..fused import (
 )
 from . import masks
 from .conditions import condition_blocks, condition_of
-from .families import backward, forward
+from .families import backward, expect_backward, forward
 from .problem import Call, Options, dense
 from .reference import composed
 from .scores import traced
@@ -126,6 +126,7 @@ def _computed(
             operation = tape.Operation("attention", forms, outputs, pull, False, jvp=push)
             if known is not None:
                 _operations.keep(known, operation)
+                expect_backward(form.call(arrays, starts, blocks), tracking[0])
         tape.record_tracked(operation, keys, (made, lse), saved, tapes)
     return made, lse
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from ... import dtypes
 from ...array import Array
 from ...array.creation import zeros
-from ...array.layout import Layout
+from ...array.layout import Layout, fresh_layout
 from ...device import Device
 from ...kernel.plan import made, serial
 from ...launch.family import Family
@@ -104,11 +104,31 @@ def _backward(
     return results
 
 
-def expect_backward(x: Array, columns: int, weighted: bool, centered: bool) -> None:
-    """Compile the host's gradient for rows of ``x`` ahead of need."""
+def expect_backward(
+    x: Array, weight: Array | None, columns: int, wanted: tuple[bool, bool], centered: bool
+) -> None:
+    """Compile the gradient for rows of ``x`` ahead of need, for a cotangent in C order."""
     rows = min(x.size // columns, HOST_SLOTS)
-    if serial(x.device) and rows * columns <= _REHEARSED:
-        _rehearse(x.device, x.dtype, rows, columns, weighted, centered)
+    if not serial(x.device):
+        of_weight = None if weight is None else weight._planned()
+        _expect(x.device, x.dtype, x.shape, of_weight, columns, wanted, centered)
+    elif rows * columns <= _REHEARSED:
+        _rehearse(x.device, x.dtype, rows, columns, weight is not None, centered)
+
+
+@lru_cache(maxsize=1024)
+def _expect(
+    device: Device,
+    elem: dtypes.DType,
+    shape: tuple[int, ...],
+    weight: Layout | None,
+    columns: int,
+    wanted: tuple[bool, bool],
+    centered: bool,
+) -> None:
+    x = fresh_layout(device, elem, shape)
+    problem = Normalization(x, weight, None, columns, centered, dy=x, wanted=wanted)
+    device.backend.ahead(partial(GRADIENT.expect, problem), plans_alone=True)
 
 
 @cache

@@ -160,7 +160,8 @@ def _recorded(norm: _Norm, x: Array, weight: Array | None, bias: Array | None, r
     primals = (x, weight, bias)
     tracking = tracked(primals) if tape.opened else None
     if tracking is not None:
-        expect_backward(x, norm.columns, weight is not None, norm.centered)
+        _, of_weight, of_bias = tracking[0]
+        expect_backward(x, weight, norm.columns, (of_weight, of_bias), norm.centered)
     y, statistics = norm.launch(x, weight, bias)
     if tracking is not None:
         record_fused(

@@ -14,6 +14,7 @@ from ..launch.params import Declared, Given, layout_params
 from ..text import Dim3
 
 LINES = Kernel("elementwise/lines.cu", block=256)
+SHORT_LINES = Kernel("elementwise/short_lines.cu", block=1)
 FLAT = Kernel("elementwise/flat.cu", block=256)
 ROWS = Kernel("elementwise/rows.cu", block=256)
 TILES = Kernel("elementwise/tiles.cu", block=256)

@@ -21,7 +21,7 @@ from ..device.interface import Style
 from ..dtypes import DType
 from ..kernel import plan as kernel_plan
 from ..kernel.plan import BoundLaunch, on, one_device
-from ..kernel.sizes import LARGEST_INDEX, divide_up
+from ..kernel.sizes import LARGEST_INDEX, divide_up, power_of_two
 from ..kernel.strides import (
     Axes,
     broadcast_shapes,
@@ -34,10 +34,12 @@ from ..launch.params import layout_params
 from .geometry import (
     FEWEST_PATCHED,
     FEWEST_VIEWS,
+    HOST_PIECE,
     HOST_TILE,
     HOST_TURNS,
     LEAST_COLUMNS,
     LINES,
+    SHORT_LINES,
     Geometry,
     Operand,
     Place,
@@ -54,6 +56,8 @@ from .row import convert_scalar
 
 #: Elements that the host makes at once by a quick expression, or of which it packs the masks.
 _TILE = 128
+#: The most elements of a line where the host computes several together; and if it has to copy lines of an input.
+_SHORT_LINE, _SHORT_COPIED = 31, 8
 #: Functions of which no result is a number where an operand is none, in both parts if it is complex.
 _KEEPS_NAN = frozenset(("abs", "add", "multiply", "negative", "square", "subtract"))
 
@@ -231,7 +235,7 @@ def variables(
         totals: the outputs that are summed, and the dtype in which their sums are stored.
         along: whether they are summed along rows, and ``work`` has their places behind those of what is stored.
     """
-    loops = work.kernel is LINES and work.block == 1 and work.accesses[-1]["step"] == "unit"
+    loops = work.kernel in (LINES, SHORT_LINES) and work.block == 1 and work.accesses[-1]["step"] == "unit"
     body, values = statements(program.outputs if loops or totals else list(map(_unrounded, program.outputs)))
     first = (*program.inputs, *(node.dtype for node in program.outputs))[0]
     k = len(program.inputs)
@@ -348,6 +352,33 @@ def _lines(axes: Axes, style: Style) -> Work:
     return Work(LINES, bound, patterns, grid, shape.block, walked, tail)
 
 
+def _short_lines(program: Program, axes: Axes) -> Work | None:
+    """The launch by a host's loops over several short lines; None if these are no such, or few."""
+    if len(axes.shape) != 2 or math.prod(axes.shape) < HOST_PIECE:
+        return None
+    (lines, length), inputs, outputs = (
+        axes.shape,
+        axes.steps[: len(program.inputs)],
+        axes.steps[len(program.inputs) :],
+    )
+    dense = length, 1
+    is_copied = any(one != dense and all(one) for one in inputs)
+    if not 1 < length <= (_SHORT_COPIED if is_copied else _SHORT_LINE):
+        return None
+    if any(one != dense for one in outputs) or any(one in dtypes.COMPLEX for one in program.inputs):
+        return None
+    together = power_of_two(2 * _TILE // length)
+    patterns = [
+        {"step": step_kind(one[1]), "staged": "" if one == dense else "each" if one[0] else "once"}
+        for one in axes.steps
+    ]
+    piece = divide_up(HOST_PIECE // length, together) * together
+    index = "long long" if needs_64_bits(axes) else "int"
+    bound = {"block": 1, "length": length, "together": together, "index": index}
+    walked = layout_params(stride=[one[0] for one in axes.steps], step=[one[1] for one in axes.steps])
+    return Work(SHORT_LINES, bound, patterns, (divide_up(lines, piece), 1, 1), 1, walked, (lines, piece))
+
+
 def _style(device: Device) -> Style:
     return device.style
 
@@ -391,7 +422,7 @@ def _work(program: Program, device: Device, axes: Axes, aligned: Sequence[bool],
     if _style(device) != "serial":
         return spread(task) or _lines(axes, "simt")
     transposed = tiled(task, HOST_TILE) if task.size >= HOST_TURNS else None
-    return transposed or _lines(axes, "serial")
+    return transposed or _short_lines(program, axes) or _lines(axes, "serial")
 
 
 def source(program: Program, device: Device, datas: Sequence[Any], placed: Places = ()) -> str:

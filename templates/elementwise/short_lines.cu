@@ -1,0 +1,76 @@
+// y[i, j] = f(x0[i, j], x1[i, j], ...) on the host, j < length: for lines of few elements, which fill no vector. Inputs that do not lie
+// in memory as the outputs do are first written to where they do, for some lines together, so that loops over their elements
+// become loops of vectors.
+// Inputs x* that step by layout.stride from line to line and by layout.step in a line (one that is written in place is an output),
+// scalars s*, outputs y* in C order.
+// Launch: a thread owns `piece` lines. No shared memory.
+// `quick`: elements are made by a quick expression, and again if one is NaN.
+<% include "prelude/math.cuh" %>
+<% set quick = tile and not masks %>
+<% set staged = inputs | selectattr("staged") | list %>
+<% macro element(quick=false) %>
+<% for x in inputs %>
+            const << x.compute >> a<< x.k >> = << "b%d[k]" % x.k if x.staged else "cast<%s>(loaded(%s[first + k]))" % (x.compute, x.inplace or "x%d" % x.k) >>;
+<% endfor %>
+<% for line in body %>
+            const << line.type >> << line.name >> = << line.quick if quick and line.quick else line.code >>;
+<% endfor %>
+<% for y in outputs %>
+            y<< loop.index0 >>[first + k] = cast< << y.type >> >(<< y.value >>);
+<% endfor %>
+<%- endmacro %>
+<# The elements of `count` lines from `line` on, of an input. #>
+<% macro stage(x, line, count) %>
+        for (int i = 0; i < << count >>; ++i) {
+            const << x.type >>* const from = x<< x.k >> + << line >> * layout.stride[<< x.k >>];
+<% if x.step == "zero" %>
+            const << x.compute >> value = cast< << x.compute >> >(loaded(*from));
+<% endif %>
+            for (int j = 0; j < length; ++j)
+                b<< x.k >>[i * length + j] = << "value" if x.step == "zero" else "cast<%s>(loaded(from[j%s]))" % (x.compute, "" if x.step == "unit" else " * layout.step[%d]" % x.k) >>;
+        }
+<%- endmacro %>
+
+// Steps of the operands, inputs first, in elements.
+<< Layout >>
+
+extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+<% for x in inputs if not x.inplace %>
+    const << x.type >>* x<< x.k >>,
+<% endfor %>
+<% for type in scalars %>
+    << type >> s<< loop.index0 >>,
+<% endfor %>
+<% for y in outputs %>
+    << y.type >>* __restrict__ y<< loop.index0 >>,
+<% endfor %>
+    Layout layout, << index >> lines, << index >> piece)
+{
+    using index = << index >>;
+    constexpr int length = << length >>, together = << together >>;  // elements of a line, and lines
+    const index start = (index(blockIdx.x) * << block >> + index(threadIdx.x)) * piece, end = minimum(lines, start + piece);
+<% for x in staged %>
+    << x.compute >> b<< x.k >>[together * length];
+<% endfor %>
+<% for x in staged if x.staged == "once" %>
+<< stage(x, "0", "together") >>
+<% endfor %>
+    for (index line = start; line < end; line += together) {
+        const int some = int(minimum(index(together), end - line));
+<% for x in staged if x.staged == "each" %>
+<< stage(x, "(line + i)", "some") >>
+<% endfor %>
+        const index first = line * length;
+<% if quick %>
+        if (some == together) {
+            for (int k = 0; k < together * length; ++k) {
+<< element(quick=true) >>
+            }
+            if (!any_nan<together * length>(&y0[first])) continue;
+        }
+<% endif %>
+        for (int k = 0; k < some * length; ++k) {
+<< element() >>
+        }
+    }
+}

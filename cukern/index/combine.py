@@ -23,7 +23,7 @@ from ..dtypes import DType
 from ..elementwise.function import astype
 from ..kernel import Kernel
 from ..kernel.plan import on, operands, raw, serial, zeroed, zeros
-from ..kernel.sizes import divide_up, index_type, power_of_two
+from ..kernel.sizes import LARGEST_INDEX, divide_up, index_type, power_of_two
 from .gather_scatter import (
     GRID_Y,
     Order,
@@ -317,6 +317,32 @@ def expect_added(device: Device, dtype: DType, index_dtype: DType, single: bool,
 
     if serial(device):
         device.backend.ahead(rehearse)
+
+
+@lru_cache(maxsize=1024)
+def expect_combined(device: Device, dtype: DType, sizes: tuple[int, int, int, int]) -> None:
+    """Compile a GPU's kernels that sort indices and add rows ahead of need: they are the derivative of taking them.
+
+    Args:
+        device: where the rows are.
+        dtype: that of their elements.
+        sizes: outer, size, count and inner, as of :func:`combined`.
+    """
+
+    def compile() -> None:
+        from .families import SORT
+        from .sort_variants import Sorting
+
+        outer, size, count, inner = sizes
+        key, start = (np.dtype(np.int32) if n <= LARGEST_INDEX else dtypes.int64 for n in (size, count))
+        SORT.expect(Sorting((fresh_layout(device, key, (count,)),), True, False))
+        width = aligned(inner * dtype.itemsize, dtype.itemsize, 16, ()) // dtype.itemsize
+        g = fresh_layout(device, dtype, (outer, count, inner))
+        with on(device):
+            _launches(g, width, sizes, False, start, key, "sum", False, None)
+
+    if not device.addressable and all(sizes):
+        device.backend.ahead(compile, plans_alone=True)
 
 
 def added_along(g: Array, indices: Any, outer: int, size: int, inner: int) -> Array:

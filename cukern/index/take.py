@@ -45,7 +45,7 @@ from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import apart
 from ..kernel.sizes import LARGEST_INDEX
 from ..shape.views import broadcast_to, reshape
-from .combine import added_along, combined, expect_added
+from .combine import added_along, combined, expect_added, expect_combined
 from .gather_scatter import gathered, picked_along
 from .kept import kept, kept_of
 from .traced import TracedElements, TracedRows, bounded, picks
@@ -197,6 +197,7 @@ def gather(x: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
     """x (outer, size, inner) at ``indices`` (count): (outer, count, inner)."""
     if tape.recording((x,)):
         expect_added(x.device, x.dtype, indices.dtype, inner == 1, False)
+        expect_combined(x.device, x.dtype, (outer, size, indices.size, inner))
     result = gathered(x, indices, outer, size, inner)
     held = kept_of(indices) if tape.opened else None
 

@@ -78,14 +78,16 @@ def test_attention(expected: Expected, apart: bool) -> None:
     assert backward and not [one for one in backward if one.startswith("attention_backward")]
 
 
-def test_layer_norm(expected: Expected) -> None:
-    x, weight, bias = ck.zeros((512, 768), "bfloat16"), ck.ones(768, "bfloat16"), ck.zeros(768, "bfloat16")
+@pytest.mark.parametrize("given", [(True, True), (False, False), (True, False), (False, True)])
+def test_layer_norm(expected: Expected, given: tuple[bool, bool]) -> None:
+    x = ck.zeros((512, 768), "bfloat16")
+    weight, bias = (ck.ones(768, "bfloat16") if one else None for one in given)
+    leaves = [one for one in (x, weight, bias) if one is not None]
     with ck.Tape() as tape:
-        tape.watch(x, weight, bias)
+        tape.watch(*leaves)
         y = nn.layer_norm(x, 768, weight, bias)
     assert expected.ahead_of_need("layer_norm_backward")
     cotangent = ck.zeros(y.shape, "bfloat16")
-    leaves = [x, weight, bias]
     assert not expected.compiled(
         lambda: tape.gradient(y, leaves, output_gradients=cotangent), "layer_norm_backward"
     )
@@ -113,3 +115,14 @@ def test_norms_of_gradients(expected: Expected) -> None:
     names = expected.compiled(lambda: optim.clip_by_global_norm([ck.zeros(64, "float32")], 1.0), "norm")
     assert [one.partition("_")[0] for one in names] == ["norms", "norm"]
     assert len(expected.jobs) == 1 and not expected.ahead_of_need("norm")
+
+
+def test_rows_that_are_taken(expected: Expected) -> None:
+    table, indices = ck.zeros((50304, 768), "bfloat16"), ck.zeros((8, 1024), "int32")
+    with ck.Tape() as tape:
+        tape.watch(table)
+        rows = table[indices]
+    assert expected.ahead_of_need("argsort")
+    cotangent = ck.zeros(rows.shape, "bfloat16")
+    backward = expected.compiled(lambda: tape.gradient(rows, table, output_gradients=cotangent), "")
+    assert backward and not [one for one in backward if one.startswith(("argsort", "sum"))]

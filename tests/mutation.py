@@ -46,6 +46,7 @@ HERE = Path(__file__).parent
 CHECKS = {
     "elementwise/": ["elementwise", "operands"],
     "elementwise/many": ["jit_many", "optim_many"],
+    "elementwise/short_lines": ["short_lines"],
     "generate/": ["generate"],
     "generate/gated": ["quantised_products", "generate"],
     "index/gather": ["index"],
@@ -117,6 +118,7 @@ CHECKS = {
     "quant/": ["quantised_blocks", "quantised_products"],
     "random/": ["random", "distributions"],
     "reduction/": ["reduce", "reduce_work"],
+    "reduction/reduce_short": ["reduce_short"],
     "reduction/softmax": ["softmax"],
     "sparse/": ["sparse"],
     "shape/": ["manipulate", "spread", "slices"],

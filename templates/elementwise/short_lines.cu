@@ -30,11 +30,7 @@
                 b<< x.k >>[i * length + j] = << "value" if x.step == "zero" else "cast<%s>(loaded(from[j%s]))" % (x.compute, "" if x.step == "unit" else " * layout.step[%d]" % x.k) >>;
         }
 <%- endmacro %>
-
-// Steps of the operands, inputs first, in elements.
-<< Layout >>
-
-extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+<% macro parameters() %>
 <% for x in inputs if not x.inplace %>
     const << x.type >>* x<< x.k >>,
 <% endfor %>
@@ -44,31 +40,46 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% for y in outputs %>
     << y.type >>* __restrict__ y<< loop.index0 >>,
 <% endfor %>
-    Layout layout, << index >> lines, << index >> piece)
-{
-    using index = << index >>;
-    constexpr int length = << length >>, together = << together >>;  // elements of a line, and lines
-    const index start = (index(blockIdx.x) * << block >> + index(threadIdx.x)) * piece, end = minimum(lines, start + piece);
+    Layout layout, << index >> lines, << index >> piece
+<%- endmacro %>
+<# Buffers of the inputs, those filled that are the same in all lines. #>
+<% macro buffers() %>
 <% for x in staged %>
     << x.compute >> b<< x.k >>[together * length];
 <% endfor %>
 <% for x in staged if x.staged == "once" %>
 << stage(x, "0", "together") >>
 <% endfor %>
-    for (index line = start; line < end; line += together) {
-        const int some = int(minimum(index(together), end - line));
+<%- endmacro %>
+<% macro fill() %>
 <% for x in staged if x.staged == "each" %>
 << stage(x, "(line + i)", "some") >>
 <% endfor %>
-        const index first = line * length;
-<% if quick %>
+<%- endmacro %>
+<% macro quickly() %>
         if (some == together) {
             for (int k = 0; k < together * length; ++k) {
 << element(quick=true) >>
             }
             if (!any_nan<together * length>(&y0[first])) continue;
         }
-<% endif %>
+<%- endmacro %>
+
+// Steps of the operands, inputs first, in elements.
+<< Layout >>
+
+extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+<< parameters() >>)
+{
+    using index = << index >>;
+    constexpr int length = << length >>, together = << together >>;  // elements of a line, and lines
+    const index start = (index(blockIdx.x) * << block >> + index(threadIdx.x)) * piece, end = minimum(lines, start + piece);
+<< buffers() >>
+    for (index line = start; line < end; line += together) {
+        const int some = int(minimum(index(together), end - line));
+        const index first = line * length;
+<< fill() >>
+<< quickly() if quick >>
         for (int k = 0; k < some * length; ++k) {
 << element() >>
         }

@@ -27,11 +27,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% if stride != length %>
         // In loops that step by other numbers than powers of two and 3 the compiler reads each value by itself.
         T values[tile * stride];
-        for (index c = 0; c < width; ++c)
-#ifndef __CUDACC__
-#pragma GCC unroll 32
-#endif
-            for (int r = 0; r < length; ++r) values[c * stride + r] = line.value(scalars, r, c);
+        for (index c = 0; c < width; ++c) over_each<length>([&](int r) { values[c * stride + r] = line.value(scalars, r, c); });
 <% endif %>
         State a[tile];
         for (index c = 0; c < width; ++c) {

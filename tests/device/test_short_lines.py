@@ -11,8 +11,8 @@ import pytest
 import cukern as ck
 from cukern.testing import assert_close
 
-#: Elements of all lines; not whole tiles of lines.
-SIZE = 17_000
+#: Elements of all lines: the work of several threads, and not whole tiles of lines.
+SIZE = 50_000
 
 
 def is_short(device: ck.Device, function: Callable[..., Any], *arrays: Any) -> bool:

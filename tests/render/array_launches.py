@@ -7,9 +7,13 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import Any
 
+import pytest
+from emptied import elementwise_plans, emptied
+
 import cukern as ck
 from cukern import dtypes
 from cukern.array.operators import FUNCTIONS
+from cukern.elementwise import plan
 from cukern.elementwise.function import Elementwise
 from cukern.index import compact, sort
 from cukern.index.families import SORT
@@ -70,6 +74,9 @@ def launch_elementwise(dtype: Any) -> None:
     x, row, scalar = arrays(dtype, (4, 5, 6), (6,), ())
     ck.equal(ck.permute_dims(x, (2, 0, 1))[:, ::2], scalar)
     ck.equal(x, row)
+    with pytest.MonkeyPatch.context() as patch, emptied(*elementwise_plans()):
+        patch.setattr(plan, "_style", lambda device: "serial")
+        ck.equal(*arrays(dtype, (6000, 3), (6000, 1)))
 
 
 def launch_reduce(dtype: Any, everything: bool = False) -> None:
@@ -90,6 +97,7 @@ def launch_reduce(dtype: Any, everything: bool = False) -> None:
     with REDUCTION.only("loops", limits=HOST):
         for axis in (0, 1):
             ck.sum(*arrays(dtype, (9, 30)), axis=axis)
+        ck.sum(*arrays(dtype, (3000, 5)), axis=1)
 
 
 def launch_index(dtype: Any) -> None:

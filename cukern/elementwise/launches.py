@@ -274,10 +274,22 @@ class Launches(trace_hooks.Trace):
                 one = None if owner is None else expression(owner)
                 if owner is not None and one is not None and one.node is node:
                     deferred.computed(owner)
-                else:
+                elif not self._computed_through(node, nodes):
                     self._multiply(node)
             return self.reused(rest, gathered)
         return rest
+
+    def _computed_through(self, product: Node, nodes: Sequence[Node]) -> bool:
+        """Whether an array is computed by one launch through which alone a product is read, as by its sum with a bias."""
+        alive = self._alive()
+        waiting = {one.node: one for _, one in alive}
+        for node in order(nodes):
+            one = waiting.get(node)
+            if one is None or node in nodes or node == product or product not in products_of((node,)):
+                continue
+            read = read_besides([*nodes, *waiting], node)
+            return product not in read and self._of_product(one) is not None
+        return False
 
     def of_values(self, nodes: Sequence[Node]) -> Sequence[Node]:
         """The nodes with the arrays that hold the values of some of them in place of these."""

@@ -48,6 +48,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 {
     using index = << index >>;
     constexpr int length = << length >>, together = << together >>;  // elements of a line, and lines
+<% if quick and "signs" in body | map(attribute="quick") | join %>
+    const auto signs = complex_parts::signs<< "<%s>" % (body | selectattr("quick") | first).type >>();
+<% endif %>
     const index start = (index(blockIdx.x) * << block >> + index(threadIdx.x)) * piece, end = minimum(lines, start + piece);
 <% for x in staged %>
     << x.compute >> b<< x.k >>[together * length];

@@ -280,7 +280,7 @@ class Launches(trace_hooks.Trace):
         return rest
 
     def _computed_through(self, product: Node, nodes: Sequence[Node]) -> bool:
-        """Whether an array is computed by one launch through which alone a product is read, as by its sum with a bias."""
+        """Whether one launch computes an array through which alone a product is read, as its sum with a bias."""
         alive = self._alive()
         waiting = {one.node: one for _, one in alive}
         for node in order(nodes):

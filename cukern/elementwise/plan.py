@@ -56,8 +56,10 @@ from .row import convert_scalar
 
 #: Elements that the host makes at once by a quick expression, or of which it packs the masks.
 _TILE = 128
-#: The most elements of a line where the host computes several together; and if it has to copy lines of an input.
+#: The most elements of a line where the host computes several together; and where it copies each line of an input.
 _SHORT_LINE, _SHORT_COPIED = 31, 8
+#: The most elements of these lines that are copied to the stack, of all inputs: a host's thread has 512 KB of it.
+_STAGED = 16384
 #: Functions of which no result is a number where an operand is none, in both parts if it is complex.
 _KEEPS_NAN = frozenset(("abs", "add", "multiply", "negative", "square", "subtract"))
 
@@ -353,7 +355,7 @@ def _lines(axes: Axes, style: Style) -> Work:
 
 
 def _short_lines(program: Program, axes: Axes) -> Work | None:
-    """The launch by a host's loops over several short lines; None if these are no such, or few."""
+    """The launch by a host's loops over several short lines; None where lines are long or few, or do not gain by it."""
     if len(axes.shape) != 2 or math.prod(axes.shape) < HOST_PIECE:
         return None
     (lines, length), inputs, outputs = (
@@ -372,6 +374,8 @@ def _short_lines(program: Program, axes: Axes) -> Work | None:
         {"step": step_kind(one[1]), "staged": "" if one == dense else "each" if one[0] else "once"}
         for one in axes.steps
     ]
+    if sum(bool(one["staged"]) for one in patterns[: len(inputs)]) * together * length > _STAGED:
+        return None
     piece = divide_up(HOST_PIECE // length, together) * together
     index = "long long" if needs_64_bits(axes) else "int"
     bound = {"block": 1, "length": length, "together": together, "index": index}

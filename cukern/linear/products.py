@@ -290,13 +290,17 @@ def recorded_product(a: Array, b: Array, result: Array, transposed: bool = False
             along = partial(push, transposed)
             operation = _operations.keep(key, tape.Operation("matmul", key[:2], key[2:3], rule, jvp=along))
             if not a.device.addressable and b.ndim == 2 and b.dtype in dtypes.FLOATS:
-                a.device.backend.ahead(partial(_expect, *key[:2], transposed), plans_alone=True)
+                traced = bool(traced_threads) and trace() is not None
+                a.device.backend.ahead(partial(_expect, *key[:2], transposed, traced), plans_alone=True)
         tape.record_tracked(operation, keys, (result,), saved, tapes)
     return result
 
 
-def _expect(left: Layout, right: Layout, transposed: bool) -> None:
-    """Compile ahead of need the products that are the gradients of one with a matrix, for a cotangent in C order."""
+def _expect(left: Layout, right: Layout, transposed: bool, traced: bool) -> None:
+    """Compile ahead of need the products that are the gradients of one with a matrix, for a cotangent in C order.
+
+    In a trace, where a product waits for what follows it, also the product alone, as a model's last one mostly is.
+    """
     inputs, outputs = right.shape[::-1] if transposed else right.shape
     rows = math.prod(left.shape[:-1])
     x, g = (fresh_layout(left.device, left.dtype, (rows, n)) for n in (inputs, outputs))
@@ -306,7 +310,8 @@ def _expect(left: Layout, right: Layout, transposed: bool) -> None:
         (permuted(first, (1, 0)), second),
     )
     family, problem = product_family()
-    for factors in (of_left, of_right):
+    alone = [(x, permuted(right, (1, 0)) if transposed else right)] if traced else []
+    for factors in (*alone, of_left, of_right):
         if fits_library(*factors):
             family.expect(problem(*factors))
 

@@ -39,7 +39,7 @@ _HOST_BATCH = (256, 64), (64, 32), (8, 8)
 _HOST_SEARCH = (64, 64), (32, 32), (16, 16), (8, 8)
 #: Values of a result at most, and results at least, where a host thread has neighbouring results in lanes of vectors.
 _SHORT, _MANY = 32, 2048
-#: Operations for which a value counts besides its own where its exponential is added: more are not inlined.
+#: Operations that a value counts as, besides its own, where its exponential is added: compilers inline few of these.
 _EXPONENTIALS = 30
 #: Threads of a GPU's block, where a result does not need more.
 _BLOCK = 256

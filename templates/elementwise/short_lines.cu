@@ -1,6 +1,6 @@
-// y[i, j] = f(x0[i, j], x1[i, j], ...) on the host, j < length: for lines of few elements, which fill no vector. Inputs that do not lie
-// in memory as the outputs do are first written to where they do, for some lines together, so that loops over their elements
-// become loops of vectors.
+// y[i, j] = f(x0[i, j], x1[i, j], ...) on the host, j < length: for lines of few elements, which fill no vector. Loops over the elements
+// of `together` lines become loops of vectors: inputs that do not lie in memory as the outputs do are first written to buffers
+// that do. Those are the `staged` ones: "each" of their lines is, or "once" the one line that all have.
 // Inputs x* that step by layout.stride from line to line and by layout.step in a line (one that is written in place is an output),
 // scalars s*, outputs y* in C order.
 // Launch: a thread owns `piece` lines. No shared memory.
@@ -44,6 +44,9 @@
 <%- endmacro %>
 <# Buffers of the inputs, those filled that are the same in all lines. #>
 <% macro buffers() %>
+<% if quick and "signs" in body | map(attribute="quick") | join %>
+    const auto signs = complex_parts::signs<< "<%s>" % (body | selectattr("quick") | first).type >>();
+<% endif %>
 <% for x in staged %>
     << x.compute >> b<< x.k >>[together * length];
 <% endfor %>

@@ -157,7 +157,9 @@ def test_the_gradient_has_no_more_blocks_along_y_than_a_gpu_takes(as_a_gpu: pyte
         as_a_gpu.setattr(losses, "_MOST_BLOCKS", most)
         losses._backwards.clear()
         check(random(0, (50, 1024), "float32"), ck.asarray(np.arange(50)))
-    few, enough = dict.fromkeys(down for _, down, _ in grids)  # a thread beside this one may prepare them, too
+    few, enough = dict.fromkeys(
+        down for _, down, _ in grids
+    )  # a thread beside this one may prepare them, too
     assert few == 2 < enough <= 50
 
 

@@ -120,3 +120,35 @@ def test_few_and_long_lines_are_computed_one_by_one(device: ck.Device) -> None:
         x = ck.asarray(np.random.default_rng(6).standard_normal(shape), device=device)
         assert not is_short(device, lambda x, y: x + y, x, x[..., :1])
         assert_close(x + x[..., :1], x.numpy() + x.numpy()[..., :1])
+
+
+def test_complex_results_of_real_operands(device: ck.Device) -> None:
+    rng = np.random.default_rng(7)
+    a, b = (rng.integers(-9, 9, shape).astype(np.float32) for shape in ((6000, 3), (6000, 1)))
+    a[[0, 200, 5999], [1, 0, 2]] = np.inf
+
+    def products(x: Any, y: Any) -> Any:
+        return (x - y) * (1 + 2j)
+
+    x, y = (ck.asarray(one, device=device) for one in (a, b))
+    made, of_numbers = ck.fuse(products)(x, y).numpy(), np.isfinite(a)
+    np.testing.assert_array_equal(made[of_numbers], (a - b)[of_numbers] * np.complex64(1 + 2j))
+    one_by_one = ck.fuse(products)(ck.asarray(a - b, device=device).reshape(-1), ck.zeros(1, device=device))
+    np.testing.assert_array_equal(made.reshape(-1), one_by_one.numpy())
+    assert device.kind != "host" or is_short(device, products, x, y)
+
+
+def test_many_operands(device: ck.Device) -> None:
+    """More than the stack of a host's thread holds are not copied to it."""
+    number = 200
+    rows = np.random.default_rng(8).integers(-9, 9, (number, 6000, 1)).astype(np.float64)
+
+    def total(x: Any, *of_rows: Any) -> Any:
+        for one in of_rows:
+            x = x + one
+        return x
+
+    operands = [ck.asarray(one, device=device) for one in (np.ones((6000, 3)), *rows)]
+    assert_close(ck.fuse(total)(*operands), np.broadcast_to(1 + rows.sum(axis=0), (6000, 3)), rtol=0, atol=0)
+    assert not is_short(device, total, *operands)
+    assert device.kind != "host" or is_short(device, total, *operands[:20])

@@ -139,3 +139,27 @@ def test_rows_have_costs_by_their_names() -> None:
     x = Expr(input_node(0, np.dtype("float32")))
     costs = [operations((one.node,)) for one in (ck.add(x, 1), ck.exp(x), ck.tanh(x), x**x)]
     assert costs == sorted(costs) and costs[0] < 4 and costs[-1] > 70
+
+
+def test_a_product_is_computed_with_what_alone_reads_it_though_a_tape_keeps_that() -> None:
+    with gpu_without_one(compiles=False):
+        x, w, b, v, c = (
+            ck.zeros(shape, "bfloat16") for shape in ((8192, 768), (3072, 768), (3072,), (768, 3072), (768,))
+        )
+
+        def loss(w: Any, b: Any, v: Any, c: Any) -> Any:
+            hidden = nn.linear(x, w, b)
+            y = x + nn.linear(ck.gelu_tanh(hidden), v, c)
+            return ck.sum(y * y)
+
+        launches = ck.jit(ck.grad(loss, (0, 1, 2, 3))).launches(w, b, v, c)
+        assert [one.name for one in launches[:4]] == ["add", "gelu_tanh", "add", "sum"]
+        # Both bias and residual are added by products, and nothing else reads the products.
+        assert [len(one.inputs) for one in launches[:4]] == [3, 1, 4, 1]
+
+        def both(w: Any, b: Any) -> Any:
+            product = nn.linear(x, w)
+            return ck.tanh(product + b), ck.exp(product)
+
+        launches = ck.jit(both).launches(w, b)
+        assert launches[0].name == "matmul"  # which two read

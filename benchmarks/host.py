@@ -211,6 +211,30 @@ def programs(rng: np.random.Generator) -> Iterator[Case]:
         yield _beside_jax(f"`ck.jit` of {case}", 1, ck.jit(own), peer, *case.make(rng, SCALE))
 
 
+def short_rows(rng: np.random.Generator) -> Iterator[Case]:
+    """Programs on a million numbers in rows of a few, jitted, beside JAX."""
+
+    def written(xp: Any) -> dict[str, Callable[..., Any]]:
+        return {
+            "sum of squares": lambda x, y, w: (x * x).sum(1),
+            "largest": lambda x, y, w: x.max(1),
+            "argmax": lambda x, y, w: x.argmax(1),
+            "var": lambda x, y, w: x.var(1),
+            "x - y, a number a row": lambda x, y, w: x - y,
+            "exp(x - y)": lambda x, y, w: xp.exp(x - y),
+            "x * w, a number a column": lambda x, y, w: x * w,
+            "differences": lambda x, y, w: x[:, 1:] - x[:, :-1],
+        }
+
+    for length in (2, 3, 4, 8, 10, 16, 24, 32):
+        x = rng.standard_normal((2**20 // length, length), np.float32)
+        for name, own in written(ck).items():
+            peer = jax and written(jnp)[name]
+            yield _beside_jax(
+                f"rows of {length}: {name}", 1, ck.jit(own), peer, x, x[:, :1].copy(), x[0].copy()
+            )
+
+
 def functions(rng: np.random.Generator) -> Iterator[Case]:
     """Elementwise functions, softmax and norms, beside JAX."""
     x = rng.standard_normal(2**18, np.float32)
@@ -397,7 +421,7 @@ def main() -> None:
     rng = np.random.default_rng(5)
     over = []
     with np.errstate(all="ignore"):
-        for section in (models, programs, functions, calls):
+        for section in (models, programs, short_rows, functions, calls):
             for case in bench.chosen(list(section(rng))):
                 if case.peer is None:
                     bench.row(case, *microseconds([case.own]), None, None, case.goal, None)

@@ -25,8 +25,16 @@ def reduced(device: ck.Device, function: Callable[..., Any], *arrays: Any) -> tu
     return made, {one.length for one in used if one.name == "loops"}
 
 
-@pytest.mark.parametrize("length", [2, 3, 5, 8, 17, 32])
-@pytest.mark.parametrize("name", ["sum", "max", "argmin"])
+#: Each way of the kernel, and each of its states: the others are thorough.
+_USUAL = {("sum", 2), ("sum", 3), ("sum", 5), ("sum", 8), ("max", 17), ("argmin", 17), ("argmin", 32)}
+_LENGTHS = [
+    pytest.param(name, length, marks=() if (name, length) in _USUAL else pytest.mark.thorough)
+    for name in ("sum", "max", "argmin")
+    for length in (2, 3, 5, 8, 17, 32)
+]
+
+
+@pytest.mark.parametrize(("name", "length"), _LENGTHS)
 def test_lengths(device: ck.Device, name: str, length: int) -> None:
     rows = 9000 if length == 32 else ROWS  # for many threads
     a = np.random.default_rng(length).integers(-50, 50, (rows, length)).astype(np.float32)

@@ -74,9 +74,10 @@ def launch_elementwise(dtype: Any) -> None:
     x, row, scalar = arrays(dtype, (4, 5, 6), (6,), ())
     ck.equal(ck.permute_dims(x, (2, 0, 1))[:, ::2], scalar)
     ck.equal(x, row)
-    with pytest.MonkeyPatch.context() as patch, emptied(*elementwise_plans()):
-        patch.setattr(plan, "_style", lambda device: "serial")
-        ck.equal(*arrays(dtype, (6000, 3), (6000, 1)))
+    if dtype == ck.float32:
+        with pytest.MonkeyPatch.context() as patch, emptied(*elementwise_plans()):
+            patch.setattr(plan, "_style", lambda device: "serial")
+            ck.equal(*arrays(dtype, (6000, 3), (6000, 1)))
 
 
 def launch_reduce(dtype: Any, everything: bool = False) -> None:
@@ -97,7 +98,8 @@ def launch_reduce(dtype: Any, everything: bool = False) -> None:
     with REDUCTION.only("loops", limits=HOST):
         for axis in (0, 1):
             ck.sum(*arrays(dtype, (9, 30)), axis=axis)
-        ck.sum(*arrays(dtype, (3000, 5)), axis=1)
+        if dtype == ck.float32:
+            ck.sum(*arrays(dtype, (3000, 5)), axis=1)
 
 
 def launch_index(dtype: Any) -> None:

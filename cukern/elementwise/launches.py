@@ -281,8 +281,7 @@ class Launches(trace_hooks.Trace):
 
     def _computed_through(self, product: Node, nodes: Sequence[Node]) -> bool:
         """Whether one launch computes an array through which alone a product is read, as its sum with a bias."""
-        alive = self._alive()
-        waiting = {one.node: one for _, one in alive}
+        waiting = {one.node: one for _, one in self._alive()}
         for node in order(nodes):
             one = waiting.get(node)
             if one is None or node in nodes or node == product or product not in products_of((node,)):

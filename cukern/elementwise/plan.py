@@ -358,12 +358,8 @@ def _short_lines(program: Program, axes: Axes) -> Work | None:
     """The launch by a host's loops over several short lines; None where lines are long or few, or do not gain by it."""
     if len(axes.shape) != 2 or math.prod(axes.shape) < HOST_PIECE:
         return None
-    (lines, length), inputs, outputs = (
-        axes.shape,
-        axes.steps[: len(program.inputs)],
-        axes.steps[len(program.inputs) :],
-    )
-    dense = length, 1
+    (lines, length), count = axes.shape, len(program.inputs)
+    inputs, outputs, dense = axes.steps[:count], axes.steps[count:], (length, 1)
     is_copied = any(one != dense and all(one) for one in inputs)
     if not 1 < length <= (_SHORT_COPIED if is_copied else _SHORT_LINE):
         return None

@@ -229,7 +229,7 @@ class Loops(Kernels):
         tasks = math.prod(problem.kept[:kept]) * tiles
         of_pieces = () if self.length else (outer, inner, self.outer_piece, self.inner_piece)
         of_tiles = (problem.kept[-1], tiles) if tile > 1 else ()
-        stride = self.length if self.length in (3, power_of_two(self.length)) else power_of_two(self.length)
+        stride = self.length if self.length == 3 else power_of_two(self.length)
         more = {"dense": _dense(problem), "stride": stride} if self.length else {}
         tail = (*of_pieces, *of_tiles, tasks, each)
         return self.laid_out(problem, (divide_up(tasks, each), pieces, 1), 1, kept, tail, True, **more)
@@ -237,11 +237,7 @@ class Loops(Kernels):
 
 def _dense(problem: Reducing) -> list[int]:
     """The inputs whose values of neighbouring results are one after another."""
-    return [
-        k
-        for k, one in enumerate(problem.sources)
-        if one.step == 1 and one.column == problem.inner and problem.inner > 1
-    ]
+    return [k for k, one in enumerate(problem.sources) if one.step == 1 and one.column == problem.inner]
 
 
 @dataclass(frozen=True)

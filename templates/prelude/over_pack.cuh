@@ -8,16 +8,6 @@ __device__ __forceinline__ void over_pack(const Each& each) {
 #endif
     for (int v = 0; v < N; ++v) each(v);
 }
-// each(v) for v < N, unrolled on both.
-template <int N, typename Each>
-__device__ __forceinline__ void over_each(const Each& each) {
-#ifdef __CUDACC__
-#pragma unroll
-#else
-#pragma GCC unroll 64
-#endif
-    for (int v = 0; v < N; ++v) each(v);
-}
 template <int deep, int step, typename Place, typename State, typename Push>
 __device__ __forceinline__ State pushed_in_turn(State state, Place r, const Push& push) {
     if constexpr (deep == 0) {

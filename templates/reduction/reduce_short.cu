@@ -5,6 +5,7 @@
 // Launch: a thread owns `tasks_piece` of the `tasks` tiles, each of `tile` columns. Shared: none.
 <% from "reduction/reduce.cuh" import parameters, results, memory, numbers, output with context %>
 <% include "prelude/reduce.cuh" %>
+<% include "prelude/in_registers.cuh" %>
 <% include "reduction/reduce.cuh" %>
 <% include "reduction/line.cuh" %>
 constexpr int block = << block >>, tile = << tile >>, length = << length >>, stride = << stride >>;
@@ -27,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% if stride != length %>
         // In loops that step by other numbers than powers of two and 3 the compiler reads each value by itself.
         T values[tile * stride];
-        for (index c = 0; c < width; ++c) over_each<length>([&](int r) { values[c * stride + r] = line.value(scalars, r, c); });
+        for (index c = 0; c < width; ++c) in_registers<length>([&](int r) { values[c * stride + r] = line.value(scalars, r, c); });
 <% endif %>
         State a[tile];
         for (index c = 0; c < width; ++c) {

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emptied import elementwise_plans, emptied
 
 import cukern as ck
+from cukern.kernel import strides
 from cukern.testing import assert_close
 
 #: Elements of all lines: the work of several threads, and not whole tiles of lines.
@@ -154,3 +156,15 @@ def test_many_operands(device: ck.Device) -> None:
     assert_close(ck.fuse(total)(*operands), np.broadcast_to(1 + rows.sum(axis=0), (6000, 3)), rtol=0, atol=0)
     assert not is_short(device, total, *operands)
     assert device.kind != "host" or is_short(device, total, *operands[:20])
+
+
+def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = np.random.default_rng(7).standard_normal((6000, 5))
+    x = ck.asarray(a, device=device)
+    with emptied(*elementwise_plans()):
+        monkeypatch.setattr(strides, "LARGEST_INDEX", 1)
+        function = ck.fuse(lambda x, y, z: x * y - z)
+        given = x, x[:, :1], x[:1]
+        assert "long long" in function.source(*given)
+        assert device.kind != "host" or is_short(device, lambda x, y, z: x * y - z, *given)
+        assert_close(function(*given), a * a[:, :1] - a[:1])

@@ -206,7 +206,7 @@ def backward(
 def expect_backward(call: Call, wanted: Sequence[bool]) -> None:
     """Compile a GPU's gradients of q, k and v ahead of need, for a cotangent that lies in memory as the result does."""
     q, k, v = wanted[:3]
-    if not (q or k or v) or call.q.device.addressable:
+    if not (q or k or v):
         return
     problem = call.problem
     own = _of_gradient(problem, problem.made["o"], (q, k, v), _step(call) if q and k and v else 0)

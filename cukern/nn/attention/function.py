@@ -126,7 +126,8 @@ def _computed(
             operation = tape.Operation("attention", forms, outputs, pull, False, jvp=push)
             if known is not None:
                 _operations.keep(known, operation)
-                expect_backward(form.call(arrays, starts, blocks), tracking[0])
+                if not made.device.addressable:
+                    expect_backward(form.call(arrays, starts, blocks), tracking[0])
         tape.record_tracked(operation, keys, (made, lse), saved, tapes)
     return made, lse
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, lru_cache, partial
 from typing import Any
 
@@ -105,11 +106,17 @@ def _backward(
 
 
 def expect_backward(
-    x: Array, weight: Array | None, columns: int, wanted: tuple[bool, bool], centered: bool
+    x: Array, weight: Array | None, bias: Array | None, columns: int, needs: Sequence[bool], centered: bool
 ) -> None:
-    """Compile the gradient for rows of ``x`` ahead of need, for a cotangent in C order."""
+    """Compile the gradient for rows of ``x`` ahead of need, for a cotangent in C order.
+
+    Args:
+        needs: whether a tape needs the gradients of x, weight and bias, of those that are not None.
+    """
     rows = min(x.size // columns, HOST_SLOTS)
     if not serial(x.device):
+        of_given = iter(needs[1:])
+        wanted = weight is not None and next(of_given), bias is not None and next(of_given)
         of_weight = None if weight is None else weight._planned()
         _expect(x.device, x.dtype, x.shape, of_weight, columns, wanted, centered)
     elif rows * columns <= _REHEARSED:

@@ -160,9 +160,7 @@ def _recorded(norm: _Norm, x: Array, weight: Array | None, bias: Array | None, r
     primals = (x, weight, bias)
     tracking = tracked(primals) if tape.opened else None
     if tracking is not None:
-        of_given = iter(tracking[0][1:])
-        of_weight, of_bias = (one is not None and next(of_given) for one in (weight, bias))
-        expect_backward(x, weight, norm.columns, (of_weight, of_bias), norm.centered)
+        expect_backward(x, weight, bias, norm.columns, tracking[0], norm.centered)
     y, statistics = norm.launch(x, weight, bias)
     if tracking is not None:
         record_fused(
